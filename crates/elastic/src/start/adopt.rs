@@ -80,9 +80,10 @@ impl Start {
             let mut own = Namespace::new(record.clone(), geometry);
             let of_namespace = mounted.extract_if((record.id, 0)..=(record.id, u32::MAX), |_, _| true);
             let all: Vec<((u32, u32), VZone)> = of_namespace.collect();
-            // Finished ones first: on their way they are active for a moment.
-            let (finished, others): (Vec<_>, Vec<_>) = all.into_iter().partition(|(_, vzone)| vzone.is_finished);
-            for ((_, index), vzone) in finished.into_iter().chain(others) {
+            // Those that cannot be written first: on their way they are active for a moment.
+            let is_closed = |vzone: &VZone| vzone.is_finished || vzone.has_failed || vzone.is_offline;
+            let (closed, others): (Vec<_>, Vec<_>) = all.into_iter().partition(|(_, vzone)| is_closed(vzone));
+            for ((_, index), vzone) in closed.into_iter().chain(others) {
                 place(vzone, &mut own, index);
             }
             pool.adopt_namespace(own);
@@ -93,7 +94,7 @@ impl Start {
 
     fn reservation_in(&self, zone: u32) -> u64 {
         let header = self.headers.get(&zone).and_then(|header| header.reservation);
-        header.and_then(Result::ok).map_or(0, |reservation| reservation.number)
+        header.and_then(Result::ok).filter(|found| found.zone == zone).map_or(0, |reservation| reservation.number)
     }
 
     /// Whether a zone that belongs to no v-zone says itself that it is this pool's.
@@ -119,8 +120,13 @@ impl Start {
             first_block = group.blocks().end;
             vzone.groups.push(group);
         }
-        let is_closed = record.is_finished || record.is_read_only || record.is_offline;
         vzone.written = record.written_blocks;
+        let stands = self.stands_to(&vzone.groups);
+        if stands < vzone.written && !vzone.is_offline {
+            // The power was lost before the record and the data were flushed: the finish has not ended.
+            (vzone.written, vzone.is_finished) = (stands, false);
+        }
+        let is_closed = vzone.is_finished || vzone.has_failed || vzone.is_offline;
         let mut whole = VZone { groups: vzone.groups.clone(), ..VZone::default() };
         if !is_closed {
             self.find_end(&mut vzone, capacity);
@@ -136,6 +142,18 @@ impl Start {
             self.find_torn(&mut vzone, capacity);
         }
         Ok(vzone)
+    }
+
+    /// The first block of all groups that is missing.
+    fn stands_to(&self, groups: &[Group]) -> u64 {
+        let mut stands = 0;
+        for group in groups {
+            stands = group.first_missing(&self.written_in(group));
+            if stands < group.blocks().end {
+                break;
+            }
+        }
+        stands
     }
 
     /// The first block that is missing, and the groups up to it: what is behind was not acknowledged.
@@ -199,7 +217,7 @@ impl Start {
         for (index, group) in vzone.groups.iter().enumerate() {
             let is_active = group.zones().iter().any(|zone| self.zones[*zone as usize].state.is_active());
             let is_full = vzone.written >= group.blocks().end.min(capacity);
-            if is_active || (!is_full && !is_closed) {
+            if is_active || (!is_full && !is_closed && !vzone.is_damaged) {
                 vzone.grants.push_back((index, nothing));
             }
         }

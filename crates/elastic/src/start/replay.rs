@@ -117,15 +117,23 @@ impl LogRead {
     }
 
     /// The last sequence that stands in a block which cannot be read: both copies have the same
-    /// records one behind the other, so its number follows from the blocks before it.
+    /// records one behind the other, so its number follows from the blocks before it. Blocks that
+    /// are parts of a checkpoint have none.
     fn last_unreadable(&self, id: PoolId) -> u64 {
         let mut last = 0;
         for copy in 0..LOG_COPIES {
             for slot in 0..LOG_ZONES as usize / LOG_COPIES {
-                let mut sequence = None;
+                let (mut sequence, mut parts_left) = (None, 0);
                 for (_, found) in self.blocks.range((copy, slot, 0)..=(copy, slot, u64::MAX)) {
                     match (found, &mut sequence) {
-                        (Ok((pool, block)), sequence) if *pool == id => *sequence = Some(block.sequence),
+                        (Ok((pool, block)), sequence) if *pool == id => {
+                            *sequence = Some(block.sequence);
+                            parts_left = match block.body {
+                                Body::Checkpoint { part, parts } => parts - 1 - part,
+                                Body::Records => 0,
+                            };
+                        }
+                        (Err(_), Some(_)) if parts_left > 0 => parts_left -= 1,
                         (Err(_), Some(sequence)) => {
                             *sequence += 1;
                             last = last.max(*sequence);

@@ -1,7 +1,10 @@
 //! Tests of whole pools.
 
+mod cache;
 mod crash;
+mod drive;
 mod failures;
+mod faults;
 mod oracle;
 mod rig;
 

@@ -1,15 +1,14 @@
 //! A pool on a small drive in memory.
 
-use zonda_layers::Memory;
 use zonda_zoned::{
     BlockBuffer, Blocks, Command, CommandId, Completion, CompletionQueue, Geometry, Instant, NamespaceId, Operation,
     Outcome, Payload, PayloadKind, ZoneAction, ZoneIndex, ZoneTarget, ZonedDevice,
 };
 
+use super::drive::TestDrive;
 use crate::{ElasticDevice, Goal, NamespaceConfig, PoolEvent, PoolId, PoolOptions, StartError};
 
 pub(super) const ID: PoolId = PoolId([3; 16]);
-const MEMORY_BYTES_MAX: u64 = 1 << 26;
 
 /// Blocks of one byte.
 pub(super) fn data(blocks: u64, byte: u8) -> Payload {
@@ -17,8 +16,15 @@ pub(super) fn data(blocks: u64, byte: u8) -> Payload {
     Payload::Bytes(Box::new(BlockBuffer { data, metadata }))
 }
 
+/// Blocks of these bytes.
+pub(super) fn bytes(values: &[u8]) -> Payload {
+    let data: Vec<u8> = values.iter().flat_map(|value| [*value; 512]).collect();
+    let metadata: Vec<u8> = values.iter().flat_map(|value| [*value; 8]).collect();
+    Payload::Bytes(Box::new(BlockBuffer { data: data.into(), metadata: metadata.into() }))
+}
+
 pub(super) struct Rig {
-    device: Option<ElasticDevice<Memory>>,
+    device: Option<ElasticDevice<TestDrive>>,
     pub(super) now: Instant,
     next_id: u64,
 }
@@ -26,27 +32,32 @@ pub(super) struct Rig {
 impl Rig {
     /// Zones of 24 blocks of 512 bytes, 32 of them active; v-zones of 4 zones, groups of up to 4.
     pub(super) fn tiny() -> Rig {
+        Rig::with_active_zones(32, 4)
+    }
+
+    /// Zones of 24 blocks on a drive that allows so many active ones; groups of up to `width`.
+    pub(super) fn with_active_zones(active: u32, width: u32) -> Rig {
         let drive = Geometry {
             zone_size_blocks: Blocks(32),
             zone_capacity_blocks: Blocks(24),
             zone_count: 100,
-            max_active_zones: Some(32),
-            max_open_zones: Some(32),
+            max_active_zones: Some(active),
+            max_open_zones: Some(active),
             descriptor_extension_bytes: 0,
             ..Geometry::tiny()
         };
-        Rig::new(drive, PoolOptions { zones_per_vzone: Some(4), width_max: Some(4), ..PoolOptions::default() })
+        Rig::new(drive, PoolOptions { zones_per_vzone: Some(4), width_max: Some(width), ..PoolOptions::default() })
     }
 
     pub(super) fn new(drive: Geometry, options: PoolOptions) -> Rig {
         let goal = Goal::Create { id: ID, options };
-        let device = ElasticDevice::new(Memory::new(drive, MEMORY_BYTES_MAX), goal, PayloadKind::Bytes);
+        let device = ElasticDevice::new(TestDrive::new(drive), goal, PayloadKind::Bytes);
         let mut rig = Rig { device: Some(device), now: Instant(1), next_id: 1 << 40 };
         rig.quiesce();
         rig
     }
 
-    pub(super) fn device(&mut self) -> &mut ElasticDevice<Memory> {
+    pub(super) fn device(&mut self) -> &mut ElasticDevice<TestDrive> {
         self.device.as_mut().expect("there is a pool")
     }
 
@@ -83,12 +94,17 @@ impl Rig {
         id
     }
 
-    /// Executes a command to its end.
-    pub(super) fn execute(&mut self, namespace: NamespaceId, operation: Operation) -> Completion {
+    pub(super) fn submit(&mut self, namespace: NamespaceId, operation: Operation) -> CommandId {
         let id = CommandId(self.next_id);
         self.next_id += 1;
         let now = self.now;
         self.device().submit(now, Command::new(id, namespace, operation)).expect("the queue is not full");
+        id
+    }
+
+    /// Executes a command to its end.
+    pub(super) fn execute(&mut self, namespace: NamespaceId, operation: Operation) -> Completion {
+        self.submit(namespace, operation);
         let mut ended = self.quiesce();
         assert_eq!(ended.len(), 1, "one command was in flight");
         ended.remove(0)
@@ -104,7 +120,13 @@ impl Rig {
         pool.physical_zones(namespace, ZoneIndex(zone))
     }
 
-    pub(super) fn drive(&mut self) -> &mut Memory {
+    /// Zones of a v-zone that the drive counts as active.
+    pub(super) fn active_zones_of(&mut self, namespace: NamespaceId, zone: u32) -> usize {
+        let zones = self.zones_of(namespace, zone);
+        zones.into_iter().filter(|zone| self.drive().state(*zone).is_active()).count()
+    }
+
+    pub(super) fn drive(&mut self) -> &mut TestDrive {
         self.device().drive_mut()
     }
 
@@ -121,6 +143,16 @@ impl Rig {
     pub(super) fn write_directly(&mut self, zone: ZoneIndex, byte: u8) {
         let start = self.drive().geometry(NamespaceId::FIRST).zone_start(zone);
         let operation = Operation::Write { start, blocks: Blocks(4), payload: data(4, byte) };
+        assert!(self.directly(operation).status.is_success());
+    }
+
+    /// Blocks of a zone of the drive before its write pointer.
+    pub(super) fn write_pointer(&mut self, zone: ZoneIndex) -> u64 {
+        self.drive().written(zone)
+    }
+
+    pub(super) fn write_blocks_directly(&mut self, start: zonda_zoned::Lba, blocks: u64) {
+        let operation = Operation::Write { start, blocks: Blocks(blocks), payload: data(blocks, 0xee) };
         assert!(self.directly(operation).status.is_success());
     }
 
@@ -149,8 +181,13 @@ impl Rig {
 
     /// Cuts the power: the drive keeps what it has executed, and the pool is mounted again.
     pub(super) fn mount_again(&mut self) {
+        self.mount_after(TestDrive::power_cycle);
+    }
+
+    /// Mounts the pool again after something has happened to the drive.
+    pub(super) fn mount_after(&mut self, happens: impl FnOnce(&mut TestDrive)) {
         let mut memory = self.device.take().expect("there is a pool").into_drive();
-        memory.power_cycle();
+        happens(&mut memory);
         let goal = Goal::Mount { id: Some(ID), epoch_min: 1 };
         self.device = Some(ElasticDevice::new(memory, goal, PayloadKind::Bytes));
         self.quiesce();

@@ -1,0 +1,133 @@
+//! Errors of the drive, and losses of its cache: every command ends, and resources are released.
+
+use zonda_zoned::{
+    Blocks, Lba, NamespaceId, Operation, Outcome, Payload, Status, ZoneAction, ZoneIndex, ZoneState, ZoneTarget,
+    ZonedDevice,
+};
+
+use super::drive::Fault;
+use super::rig::{Rig, data};
+use crate::limits::LOG_ZONES;
+
+const TENANT: NamespaceId = NamespaceId(1);
+
+fn write(start: u64, blocks: u64, byte: u8) -> Operation {
+    Operation::Write { start: Lba(start), blocks: Blocks(blocks), payload: data(blocks, byte) }
+}
+
+fn read(start: u64, blocks: u64) -> Operation {
+    Operation::Read { start: Lba(start), blocks: Blocks(blocks) }
+}
+
+fn manage(start: u64, action: ZoneAction) -> Operation {
+    Operation::ManageZones { action, target: ZoneTarget::Zone(Lba(start)) }
+}
+
+fn first_byte(outcome: &Outcome) -> u8 {
+    match outcome {
+        Outcome::Data(Payload::Bytes(buffer)) => buffer.data[0],
+        other => panic!("a read returns bytes, not {other:?}"),
+    }
+}
+
+fn tenant() -> Rig {
+    let mut rig = Rig::tiny();
+    rig.create("tenant", 10, 3);
+    rig
+}
+
+/// Writes a v-zone from its beginning up to `end`.
+fn fill(rig: &mut Rig, zone: u64, end: u64, byte: u8) {
+    let start = zone * rig.zone_size(TENANT);
+    for at in 0..end {
+        assert_eq!(rig.execute(TENANT, write(start + at, 1, byte)).status, Status::Success, "block {at}");
+    }
+}
+
+fn capacity(rig: &mut Rig) -> u64 {
+    rig.device().geometry(TENANT).zone_capacity_blocks.0
+}
+
+#[test]
+fn full_v_zones_that_have_lost_a_zone_hold_no_active_zones() {
+    let mut rig = tenant();
+    let end = capacity(&mut rig);
+    let mut lost = Vec::new();
+    for zone in 0..9 {
+        fill(&mut rig, zone, end, 1);
+        lost.push(rig.zones_of(TENANT, zone as u32)[0]);
+    }
+    lost.into_iter().for_each(|zone| rig.reset_directly(zone));
+    rig.mount_again();
+    rig.check();
+    fill(&mut rig, 9, end, 2);
+}
+
+#[test]
+fn a_v_zone_that_failed_keeps_its_data_however_many_others_are_active() {
+    let mut rig = tenant();
+    fill(&mut rig, 9, 8, 7);
+    let size = rig.zone_size(TENANT);
+    let zone = rig.zones_of(TENANT, 9)[0];
+    rig.drive().degrade(zone, ZoneState::ReadOnly);
+    assert_eq!(rig.execute(TENANT, write(9 * size + 8, 8, 7)).status, Status::ZoneIsReadOnly);
+    (0..3).for_each(|zone| fill(&mut rig, zone, 4, 1));
+    assert_eq!(first_byte(&rig.execute(TENANT, read(9 * size, 8)).outcome), 7);
+    rig.mount_again();
+    assert_eq!(first_byte(&rig.execute(TENANT, read(9 * size, 8)).outcome), 7);
+    rig.check();
+}
+
+/// The record of the finish survives in the cache, and the data do not: the finish has not ended.
+#[test]
+fn a_finish_whose_data_were_lost_has_not_happened() {
+    let mut rig = tenant();
+    fill(&mut rig, 0, 8, 1);
+    assert_eq!(rig.execute(TENANT, Operation::Flush).status, Status::Success);
+    let size = rig.zone_size(TENANT);
+    assert_eq!(rig.execute(TENANT, write(8, 8, 2)).status, Status::Success);
+    rig.drive().completions_left = 1;
+    rig.submit(TENANT, manage(0, ZoneAction::Finish));
+    rig.mount_after(|drive| {
+        drive.lose_power(|zone, flushed, written| if zone.0 < LOG_ZONES { written } else { flushed });
+    });
+    let found = rig.device().pool().unwrap().table(TENANT).unwrap().zone(ZoneIndex(0));
+    assert_eq!((found.state, found.write_pointer_blocks), (ZoneState::Closed, Blocks(8)));
+    assert_eq!(rig.execute(TENANT, write(8, 8, 3)).status, Status::Success);
+    assert_eq!(rig.execute(TENANT, manage(0, ZoneAction::Finish)).status, Status::Success);
+    rig.mount_again();
+    assert_eq!(first_byte(&rig.execute(TENANT, read(8, 8)).outcome), 3);
+    assert_eq!(rig.execute(TENANT, write(size, 1, 1)).status, Status::Success);
+    rig.check();
+}
+
+/// Of the copy that cannot be read, more blocks are unreadable than there are records in the other.
+#[test]
+fn a_copy_of_the_log_of_which_one_block_can_be_read_costs_nothing() {
+    for copy in 0..2 {
+        let mut rig = Rig::tiny();
+        ["a", "bb", "ccc", "dddd"].into_iter().for_each(|name| {
+            rig.create(name, 3, 2);
+        });
+        for namespace in (1..=4).map(NamespaceId) {
+            for zone in 0..2 {
+                let start = zone * rig.zone_size(namespace);
+                assert_eq!(rig.execute(namespace, write(start, 2, 1)).status, Status::Success);
+            }
+        }
+        rig.mount_again();
+        let matches = move |operation: &Operation| match operation {
+            Operation::Read { start, blocks } => {
+                let zone = start.0 / 32;
+                zone < u64::from(LOG_ZONES) && zone % 2 == copy && (start.0 % 32 > 0 || blocks.0 > 1)
+            }
+            _ => false,
+        };
+        let fault = Fault { matches: Box::new(matches), times: 1_000, status: Status::UnrecoveredReadError };
+        rig.mount_after(|drive| {
+            drive.power_cycle();
+            drive.faults.push(fault);
+        });
+        assert_eq!(first_byte(&rig.execute(NamespaceId(1), read(0, 2)).outcome), 1);
+    }
+}
