@@ -52,8 +52,8 @@ struct Copy {
     /// Commands in flight.
     outstanding: u32,
     has_error: bool,
-    /// The zone to reset once another has taken its place.
-    stale: Option<u32>,
+    /// Zones to reset once another has taken their place: they may be active still.
+    stale: Vec<u32>,
 }
 
 #[derive(Debug)]
@@ -116,7 +116,7 @@ impl Log {
             next_block: zone_blocks,
             outstanding: 0,
             has_error: false,
-            stale: Some(slots_of(copy)[ends[copy].current]),
+            stale: vec![slots_of(copy)[ends[copy].current]],
         });
         Log {
             pool,
@@ -201,9 +201,7 @@ impl Log {
             Step::Clear(index) => {
                 let copy = &mut self.copies[index];
                 let zone = copy.slots[copy.current];
-                if copy.stale == Some(zone) {
-                    copy.stale = None;
-                }
+                copy.stale.retain(|other| *other != zone);
                 copy.outstanding = 1;
                 self.effects.push_back(LogEffect::Reset { copy: index, zone });
             }
@@ -213,9 +211,10 @@ impl Log {
             }
             Step::Tidy(index) => {
                 let copy = &mut self.copies[index];
-                let Some(zone) = copy.stale.take() else { return };
-                copy.outstanding = 1;
-                self.effects.push_back(LogEffect::Reset { copy: index, zone });
+                for zone in std::mem::take(&mut copy.stale) {
+                    copy.outstanding += 1;
+                    self.effects.push_back(LogEffect::Reset { copy: index, zone });
+                }
             }
             Step::Write => {
                 for (index, copy) in self.copies.iter_mut().enumerate().filter(|(_, copy)| !copy.has_failed()) {
@@ -335,6 +334,7 @@ impl Log {
     fn fail_zone(&mut self, index: usize) {
         let copy = &mut self.copies[index];
         copy.failed[copy.current] = true;
+        copy.stale.push(copy.slots[copy.current]);
         copy.has_error = false;
         copy.next_block = self.zone_blocks;
         self.choose_step();

@@ -131,3 +131,31 @@ fn a_copy_of_the_log_of_which_one_block_can_be_read_costs_nothing() {
         assert_eq!(first_byte(&rig.execute(NamespaceId(1), read(0, 2)).outcome), 1);
     }
 }
+
+/// A zone whose write has failed is active still, and the drive has no active zone to spare.
+#[test]
+fn a_zone_of_the_log_that_fails_costs_no_other_zone_of_the_log() {
+    for copy in 0..2 {
+        let mut rig = Rig::with_active_zones(8, 1);
+        rig.create("tenant", 10, 3);
+        let matches = move |operation: &Operation| {
+            matches!(operation, Operation::Write { start, .. }
+                if start.0 / 32 < u64::from(LOG_ZONES) && start.0 / 32 % 2 == copy)
+        };
+        for round in 0..100 {
+            if round == 10 {
+                rig.drive().faults.push(Fault { matches: Box::new(matches), times: 1, status: Status::WriteFault });
+            }
+            fill(&mut rig, round % 3, 1, 1);
+            let start = round % 3 * rig.zone_size(TENANT);
+            assert_eq!(rig.execute(TENANT, manage(start, ZoneAction::Reset)).status, Status::Success);
+            assert_eq!(rig.device().pool().unwrap().log_copies(), 2, "round {round}");
+        }
+        let active = (0..LOG_ZONES).filter(|zone| rig.drive().state(ZoneIndex(*zone)).is_active()).count();
+        assert!(active <= 2, "{active} zones of the log are active");
+        fill(&mut rig, 0, 4, 5);
+        rig.mount_again();
+        assert_eq!(first_byte(&rig.execute(TENANT, read(0, 4)).outcome), 5);
+        rig.check();
+    }
+}
