@@ -117,14 +117,13 @@ impl Balloon {
         self.members[&namespace].share
     }
 
-    /// Whether all namespaces still have one essential for each active v-zone, if one more joins.
-    pub(crate) fn can_add(&self, weight: u32, active_max: u32) -> bool {
-        let weights: u64 =
-            self.members.values().map(|member| u64::from(member.weight)).sum::<u64>() + u64::from(weight);
-        let others = self.members.values().map(|member| (member.weight, member.active_max));
-        others
-            .chain([(weight, active_max)])
-            .all(|(weight, active)| portion(self.essential_zones, weight, weights) >= active)
+    /// Whether all namespaces still have one essential for each active v-zone, if more join: the
+    /// weight and the active v-zones of each.
+    pub(crate) fn can_add(&self, joining: impl IntoIterator<Item = (u32, u32)>) -> bool {
+        let members = self.members.values().map(|member| (member.weight, member.active_max));
+        let all: Vec<(u32, u32)> = members.chain(joining).collect();
+        let weights: u64 = all.iter().map(|(weight, _)| u64::from(*weight)).sum();
+        all.iter().all(|(weight, active)| portion(self.essential_zones, *weight, weights) >= *active)
     }
 
     pub(crate) fn add(&mut self, namespace: u32, weight: u32, active_max: u32) {

@@ -148,6 +148,14 @@ impl Zones {
         }
     }
 
+    /// The drive allows fewer active zones than were counted on, and a reserved zone has none.
+    pub(crate) fn on_resource_missing(&mut self, zone: u32) {
+        self.reserved.retain(|(other, _)| *other != zone);
+        self.uses[zone as usize] = ZoneUse::Free;
+        self.free.push_front(zone);
+        self.active_max = self.active_max.saturating_sub(1);
+    }
+
     /// Takes the next zones for a group of this width; `None` until so many stand.
     pub(crate) fn take(&mut self, width: u32, namespace: u32, vzone: u32) -> Option<Vec<u32>> {
         let ready = self.reserved.iter().take(width as usize).filter(|(_, is_written)| *is_written).count();
@@ -165,6 +173,11 @@ impl Zones {
     /// A group can not be written any more.
     pub(crate) fn release_active(&mut self, width: u32) {
         self.active_in_groups = self.active_in_groups.checked_sub(width).expect("a group's zones are released once");
+    }
+
+    /// A zone of a group is not written and not reset until the next mount.
+    pub(crate) fn set_aside(&mut self, zone: u32) {
+        self.uses[zone as usize] = ZoneUse::SetAside;
     }
 
     pub(crate) fn begin_reset(&mut self, zone: u32) {

@@ -95,9 +95,9 @@ fn lent_spares_come_back_when_the_lender_opens_a_group_and_the_borrower_ends_its
 #[test]
 fn weights_divide_both_kinds_and_nothing_is_left_over() {
     let mut balloon = Balloon::new(8, 3, 1);
-    assert!(balloon.can_add(1, 4));
+    assert!(balloon.can_add([(1, 4)]));
     balloon.add(1, 1, 2);
-    assert!(balloon.can_add(3, 4) && !balloon.can_add(3, 8), "eight essentials are not enough for both");
+    assert!(balloon.can_add([(3, 4)]) && !balloon.can_add([(3, 8)]), "eight essentials are not enough for both");
     balloon.add(2, 3, 4);
     assert_eq!((balloon.share(1).essentials, balloon.share(2).essentials), (2, 6));
     balloon.check_invariants();

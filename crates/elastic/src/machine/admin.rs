@@ -131,7 +131,10 @@ impl Pool {
             return refused(format!("the weight must be 1 to {WEIGHT_MAX}"));
         }
         let geometry = self.geometry_of(config)?;
-        if !self.balloon.can_add(config.weight, config.max_active_zones) {
+        // Those whose record is being written join soon.
+        let joining = self.namespaces.values().filter(|own| !own.is_listed);
+        let joining = joining.map(|own| (own.record.weight, own.record.max_active_zones));
+        if !self.balloon.can_add(joining.chain([(config.weight, config.max_active_zones)])) {
             return refused(format!(
                 "{} active zones are more than the drive has for a namespace of this weight: it has {} for all, and each \
                  namespace needs one for each of its own; reduce the active zones of this one or of others",

@@ -27,6 +27,32 @@ impl Pool {
         }
     }
 
+    /// A v-zone that has failed needs no group any more.
+    pub(super) fn withdraw_request(&mut self, namespace: u32, vzone: u32) {
+        let own = self.vzone(namespace, vzone);
+        if !std::mem::take(&mut own.wants_group) {
+            return;
+        }
+        self.arbiter.retain(|waiting| *waiting != (namespace, vzone));
+        let is_its_own = |granting: &mut Granting| (granting.namespace, granting.vzone) == (namespace, vzone);
+        if let Some(Granting { grant, .. }) = self.granting.take_if(is_its_own) {
+            self.balloon.release(namespace, grant);
+        }
+        self.serve();
+    }
+
+    /// No group can be recorded any more: writes that wait for one fail.
+    pub(super) fn refuse_requests(&mut self) {
+        let granting = self.granting.map(|granting| (granting.namespace, granting.vzone));
+        let waiting: Vec<(u32, u32)> = granting.into_iter().chain(self.arbiter.iter().copied()).collect();
+        for (namespace, vzone) in waiting.into_iter().rev() {
+            if self.vzone(namespace, vzone).wants_group {
+                self.fail(namespace, vzone);
+                self.pump(namespace, vzone);
+            }
+        }
+    }
+
     /// Makes groups, in the order of requests, while there are zones for them.
     pub(super) fn serve(&mut self) {
         if !self.is_started {
@@ -79,9 +105,14 @@ impl Pool {
     }
 
     pub(super) fn on_reserved(&mut self, zone: u32, status: Status) {
-        self.zones.on_reserved(zone, status.is_success());
-        if !status.is_success() {
-            self.record(&Record::Retired { zone }, Waiter::Nothing);
+        if status == Status::TooManyActiveZones {
+            // A zone that could not be reset or finished is still active; this one is as good as before.
+            self.zones.on_resource_missing(zone);
+        } else {
+            self.zones.on_reserved(zone, status.is_success());
+            if !status.is_success() {
+                self.record(&Record::Retired { zone }, Waiter::Nothing);
+            }
         }
         self.serve();
     }

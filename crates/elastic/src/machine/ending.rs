@@ -88,7 +88,13 @@ impl Pool {
     pub(super) fn begin_reset(&mut self, namespace: u32, vzone: u32, host: Option<(Key<super::Host>, u64)>) {
         let own = self.vzone(namespace, vzone);
         own.generation += 1;
-        let zones: Vec<u32> = own.groups.iter().flat_map(|group| group.zones().iter().copied()).collect();
+        let mut zones: Vec<u32> = own.groups.iter().flat_map(|group| group.zones().iter().copied()).collect();
+        if own.is_damaged {
+            // Zones that do not say that they are the pool's may be another program's.
+            let foreign: Vec<u32> = zones.extract_if(.., |zone| self.zones.reservation(*zone) == 0).collect();
+            foreign.into_iter().for_each(|zone| self.zones.set_aside(zone));
+        }
+        let own = self.vzone(namespace, vzone);
         let groups = std::mem::take(&mut own.groups);
         let grants = std::mem::take(&mut own.grants);
         (own.issued, own.written, own.torn) = (0, 0, None);
@@ -116,7 +122,6 @@ impl Pool {
             // The zones keep their data, and belong to no one until the next mount.
             (*zones_left, *status) = (0, Status::InternalError);
             own.has_failed = true;
-            self.leaving_grants.remove(&(namespace, vzone));
         }
         if let Some(number) = number {
             self.on_released(namespace, number);
@@ -157,12 +162,15 @@ impl Pool {
     }
 
     fn end_reset(&mut self, namespace: u32, vzone: u32) {
-        for grant in self.leaving_grants.remove(&(namespace, vzone)).unwrap_or_default() {
-            self.zones.release_active(grant.width);
-            self.balloon.release(namespace, grant);
-        }
         let own = self.vzone(namespace, vzone);
         let Some(Busy::Reset { host, status, .. }) = own.busy.take() else { unreachable!("the v-zone is being reset") };
+        // Zones that keep their data because the reset is not recorded stay active.
+        if status.is_success() {
+            for grant in self.leaving_grants.remove(&(namespace, vzone)).unwrap_or_default() {
+                self.zones.release_active(grant.width);
+                self.balloon.release(namespace, grant);
+            }
+        }
         match host {
             Some((host, _)) => self.end_part(host, status),
             None => self.on_vzone_left(namespace),

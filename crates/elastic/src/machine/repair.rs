@@ -29,8 +29,9 @@ impl Pool {
         let group = own.groups.last_mut().expect("a torn v-zone has a group");
         let rows_max = zone_rows / group.stripe_blocks();
         let Some(has_jump) = group.skip_torn(written, &pointers, rows_max) else {
-            // No room is left for another loss: the v-zone can be read, and reset.
+            // No room is left for another loss: the v-zone is read only.
             self.fail(namespace, vzone);
+            self.pump(namespace, vzone);
             return;
         };
         own.busy = Some(Busy::Repair);

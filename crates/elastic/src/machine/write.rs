@@ -31,6 +31,10 @@ impl Pool {
                 return false;
             }
             if from >= groups_end {
+                if self.is_read_only {
+                    self.fail(namespace, vzone);
+                    continue;
+                }
                 let number = write.number;
                 if groups_end == 0 && self.must_wait_for_releases(namespace, vzone, number) {
                     return false;
@@ -112,6 +116,8 @@ impl Pool {
         let own = self.vzone(namespace, vzone);
         own.has_failed = true;
         own.torn = None;
+        self.withdraw_request(namespace, vzone);
+        let own = self.vzone(namespace, vzone);
         let written = own.written;
         let is_reset_later = own.items.iter().any(|item| matches!(item, crate::vzone::Item::Reset(..)));
         let zone = ZoneIndex(vzone);

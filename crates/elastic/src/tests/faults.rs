@@ -78,6 +78,128 @@ fn a_v_zone_that_failed_keeps_its_data_however_many_others_are_active() {
     rig.check();
 }
 
+#[test]
+fn a_zone_that_cannot_be_reset_and_stays_active_costs_no_other_zone() {
+    let mut rig = tenant();
+    fill(&mut rig, 0, 4, 1);
+    let zones = rig.zones_of(TENANT, 0).len() as u32;
+    let matches = |operation: &Operation| {
+        matches!(operation, Operation::ManageZones { action: ZoneAction::Reset, target: ZoneTarget::Zone(start) }
+            if start.0 / 32 >= u64::from(LOG_ZONES))
+    };
+    rig.drive().faults.push(Fault { matches: Box::new(matches), times: zones, status: Status::InternalError });
+    assert_eq!(rig.execute(TENANT, manage(0, ZoneAction::Reset)).status, Status::Success);
+    assert_eq!(rig.device().pool().unwrap().zone_counts().retired, zones);
+    let end = capacity(&mut rig);
+    for round in 0..3 {
+        (0..3).for_each(|zone| fill(&mut rig, zone, end, round));
+        for zone in 0..3 {
+            let start = zone * rig.zone_size(TENANT);
+            assert_eq!(rig.execute(TENANT, manage(start, ZoneAction::Reset)).status, Status::Success);
+        }
+        rig.check();
+    }
+    assert_eq!(rig.device().pool().unwrap().zone_counts().retired, zones);
+}
+
+#[test]
+fn a_reset_that_no_copy_of_the_log_can_record_fails_and_releases_nothing() {
+    let mut rig = tenant();
+    fill(&mut rig, 0, 4, 1);
+    (0..LOG_ZONES).for_each(|zone| rig.drive().degrade(ZoneIndex(zone), ZoneState::ReadOnly));
+    assert_eq!(rig.execute(TENANT, manage(0, ZoneAction::Reset)).status, Status::InternalError);
+    rig.check();
+    assert!(rig.device().pool().unwrap().is_read_only());
+    let size = rig.zone_size(TENANT);
+    assert!(!rig.execute(TENANT, write(size, 1, 1)).status.is_success(), "it ends");
+    rig.check();
+}
+
+#[test]
+fn namespaces_that_are_created_together_share_the_active_zones() {
+    let mut rig = Rig::tiny();
+    let now = rig.now;
+    let config = |name: &str, id| crate::NamespaceConfig::new(name, [id; 16], 8, 12);
+    // The drive has 16 essential zones, and does not answer until both were asked for.
+    rig.drive().completions_left = 0;
+    rig.device().create_namespace(now, &config("a", 1)).expect("the drive has room");
+    assert!(rig.device().create_namespace(now, &config("b", 2)).is_err());
+}
+
+#[test]
+fn a_v_zone_that_was_torn_too_often_refuses_writes_at_once() {
+    let mut rig = tenant();
+    fill(&mut rig, 0, 1, 1);
+    let mut losses = 0;
+    loop {
+        // Each time another zone of the group is further on than the first missing block.
+        let zones = rig.zones_of(TENANT, 0);
+        let zone = zones[zones.len() - 1];
+        let start = rig.device().drive().geometry(NamespaceId::FIRST).zone_start(zone);
+        let pointer = rig.write_pointer(zone);
+        if pointer < 24 {
+            rig.write_blocks_directly(Lba(start.0 + pointer), 1);
+        }
+        rig.mount_again();
+        losses += 1;
+        let written = rig.device().pool().unwrap().table(TENANT).unwrap().zone(ZoneIndex(0)).write_pointer_blocks.0;
+        match rig.execute(TENANT, write(written, 1, 1)).status {
+            Status::Success => assert!(losses < 40, "a group has a limit"),
+            status => {
+                assert_eq!(status, Status::ZoneIsReadOnly);
+                break;
+            }
+        }
+    }
+    rig.check();
+}
+
+/// The last v-zone waits for a group when a block of its first one cannot be written.
+#[test]
+fn a_v_zone_that_fails_while_it_waits_for_a_group_releases_all_active_zones() {
+    for fails in [false, true] {
+        let mut rig = Rig::with_active_zones(9, 1);
+        rig.create("tenant", 10, 3);
+        let end = capacity(&mut rig);
+        let size = rig.zone_size(TENANT);
+        fill(&mut rig, 0, 1, 1);
+        fill(&mut rig, 1, 1, 1);
+        fill(&mut rig, 2, 1, 1);
+        let matches = move |operation: &Operation| matches!(operation, Operation::Write { blocks, .. } if blocks.0 > 1);
+        if fails {
+            rig.drive().faults.push(Fault { matches: Box::new(matches), times: 1, status: Status::WriteFault });
+        }
+        let ids: Vec<zonda_zoned::CommandId> =
+            (0..(end - 1) / 2).map(|at| rig.submit(TENANT, write(2 * size + 1 + at * 2, 2, 1))).collect();
+        assert_eq!(rig.quiesce().len(), ids.len(), "every command ends");
+        rig.check();
+        if fails {
+            assert_eq!(rig.active_zones_of(TENANT, 2), 0);
+        }
+        if fails {
+            fill(&mut rig, 3, end, 1);
+        }
+        rig.mount_again();
+        rig.check();
+    }
+}
+
+#[test]
+fn writes_end_when_no_copy_of_the_log_can_be_written() {
+    for active in [7, 9, 32] {
+        let mut rig = Rig::with_active_zones(active, 1);
+        rig.create("tenant", 10, 2);
+        let (end, size) = (capacity(&mut rig), rig.zone_size(TENANT));
+        (0..2).for_each(|zone| fill(&mut rig, zone, 1, 1));
+        (0..LOG_ZONES).for_each(|zone| rig.drive().degrade(ZoneIndex(zone), ZoneState::ReadOnly));
+        let submitted = (1..end).map(|at| [0, 1].map(|zone| rig.submit(TENANT, write(zone * size + at, 1, 1)))).count();
+        let ended = rig.quiesce();
+        assert_eq!(ended.len(), submitted * 2, "with {active} active zones");
+        rig.check();
+        assert_eq!(first_byte(&rig.execute(TENANT, read(size, 1)).outcome), 1);
+    }
+}
+
 /// The record of the finish survives in the cache, and the data do not: the finish has not ended.
 #[test]
 fn a_finish_whose_data_were_lost_has_not_happened() {
@@ -130,6 +252,27 @@ fn a_copy_of_the_log_of_which_one_block_can_be_read_costs_nothing() {
         });
         assert_eq!(first_byte(&rig.execute(NamespaceId(1), read(0, 2)).outcome), 1);
     }
+}
+
+/// What another program has written is not the pool's to reset.
+#[test]
+fn a_deleted_namespace_leaves_zones_alone_that_are_not_its_own() {
+    let mut rig = tenant();
+    fill(&mut rig, 0, 8, 1);
+    let zones = rig.zones_of(TENANT, 0);
+    rig.reset_directly(zones[0]);
+    rig.write_directly(zones[0], 9);
+    rig.mount_again();
+    let now = rig.now;
+    rig.device().delete_namespace(now, TENANT).expect("nothing is in flight");
+    rig.quiesce();
+    assert_eq!(rig.read_directly(zones[0]), 9);
+    rig.check();
+    rig.create("next", 8, 3);
+    fill(&mut rig, 0, 8, 2);
+    rig.mount_again();
+    assert_eq!(rig.read_directly(zones[0]), 9);
+    rig.check();
 }
 
 /// A zone whose write has failed is active still, and the drive has no active zone to spare.
