@@ -1,33 +1,43 @@
 //! Conventional zones: a page-mapped translation layer with garbage collection, on the same dies.
 //!
 //! Host blocks are gathered into a stripe of program units, page by page over its units, as in a
-//! zone; units that are full go to the next dies in turn. Each die fills one erase unit after the
-//! other. A die with few free erase units collects: the unit with the fewest valid blocks is read,
-//! its valid blocks are programmed again elsewhere on the die, and it is erased. This file has the
-//! map and its rules; operations that take time are in `conventional_io.rs`.
+//! zone; units that are full go to the dies in turn. Each die fills one erase unit after the other.
+//! A die with few free erase units collects: the unit with the fewest valid blocks is read, its
+//! valid blocks are programmed again, and it is erased. Moved blocks that do not fill a program
+//! unit wait in the controller's memory for those of the next collection, on any die: padding them
+//! would take space from what is over-provisioned.
+//!
+//! This file has the map and its rules; operations that take time are in `conventional_io.rs`.
 
-use std::collections::VecDeque;
+mod die;
+mod gathering;
+mod map_cache;
+mod shape;
 
 use crate::map::BlockMap;
-use crate::pending::CommandKey;
 use crate::profile::Profile;
+
+pub(crate) use die::{FtlDie, Parked};
+use die::{NO_BLOCK, Open};
+use gathering::Gathering;
+pub(crate) use map_cache::{Lookup, MapCache};
+use shape::Shape;
+pub(crate) use shape::physical_blocks;
 
 /// All conventional data count under one group of the write buffer.
 pub(crate) const CONVENTIONAL_GROUP: u32 = 0;
 
 /// Place of a block: unmapped.
 const UNMAPPED: u32 = u32::MAX;
-/// Place of a block: in the write buffer, without a place on flash yet.
+/// Place of a block: in the memory of the controller, without a place on flash yet.
 const GATHERED: u32 = u32::MAX - 1;
-/// The content of a place on flash that holds no block.
-const NO_BLOCK: u32 = u32::MAX;
 
 /// Where a block is.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum BlockPlace {
     /// Never written: reads as zeros.
     Unmapped,
-    /// In the write buffer.
+    /// In the memory of the controller.
     Buffered,
     /// On flash: the die, and the page of the drive's read unit.
     Flash { die: u16, page: u32 },
@@ -48,103 +58,14 @@ pub(crate) struct Conventional {
     map: BlockMap,
     pub(crate) dies: Vec<FtlDie>,
     gathering: Gathering,
-    /// Host program units that wait for space on a die.
-    pub(crate) parked: VecDeque<Parked>,
+    /// Blocks that were collected, and wait for others that fill their program unit.
+    carried: Vec<u32>,
+    /// The part of the map in memory; absent where all of it is.
+    pub(crate) map_cache: Option<MapCache>,
+    /// Map pages that have changed since they were last taken.
+    changed_pages: Vec<u32>,
     next_die: usize,
-}
-
-/// Blocks in the write buffer that wait for their program unit to fill.
-#[derive(Debug)]
-struct Gathering {
-    /// The program units of the stripe that is being filled.
-    units: Vec<Vec<u32>>,
-    /// Blocks of the stripe that have arrived.
-    filled_blocks: u32,
-}
-
-/// Sizes, in blocks and counts.
-#[derive(Clone, Copy, Debug)]
-struct Shape {
-    page_blocks: u32,
-    program_blocks: u32,
-    stripe_units: u32,
-    unit_programs: u32,
-    units_per_die: u32,
-    gc_low_units: usize,
-}
-
-/// One die's erase units.
-#[derive(Debug)]
-pub(crate) struct FtlDie {
-    units: Vec<FtlUnit>,
-    free: VecDeque<u32>,
-    open_for_host: Option<Open>,
-    open_for_gc: Option<Open>,
-    pub(crate) is_collecting: bool,
-}
-
-/// Blocks that wait for space on a die.
-#[derive(Debug)]
-pub(crate) struct Parked {
-    pub(crate) blocks: Vec<u32>,
-    pub(crate) waiter: Option<CommandKey>,
-}
-
-/// An erase unit.
-#[derive(Debug, Default)]
-struct FtlUnit {
-    valid_blocks: u32,
-    erases: u32,
-    /// Programs in flight: the unit is neither read nor collected there.
-    on_the_way: Vec<u32>,
-    /// What each of its blocks holds; absent while the unit is free.
-    contents: Option<Box<[u32]>>,
-}
-
-/// An erase unit that is being filled.
-#[derive(Clone, Copy, Debug)]
-struct Open {
-    unit: u32,
-    next_program: u32,
-}
-
-fn shape(profile: &Profile) -> Shape {
-    let (flash, block) = (&profile.flash, profile.geometry.block_size.0);
-    let host_bytes = u64::from(profile.geometry.conventional_zones) * profile.geometry.zone_size.0;
-    let percent = 100 + u64::from(profile.conventional.over_provisioning_percent);
-    // A profile that does not fit is rejected by its check, which calls this for the number of
-    // blocks.
-    let as_count = |units: u64| u32::try_from(units).unwrap_or(u32::MAX);
-    let bytes_per_die = |percent: u64| ((host_bytes / 100).saturating_mul(percent)).div_ceil(u64::from(profile.dies()));
-    // A unit is collected only if that frees at least one program unit: so much of each unit may be
-    // lost to data that are no longer valid, and the collector needs units of its own. Usually
-    // over-provisioning covers both.
-    let useful_unit_bytes = flash.erase_unit.0 - flash.program_unit.0;
-    let spare_units = profile.conventional.gc_low_units + 2;
-    let needed_units = as_count(bytes_per_die(100).div_ceil(useful_unit_bytes.max(1))).saturating_add(spare_units);
-    let provided_units = as_count(bytes_per_die(percent).div_ceil(flash.erase_unit.0));
-    Shape {
-        page_blocks: (flash.read_unit.0 / block) as u32,
-        program_blocks: (flash.program_unit.0 / block) as u32,
-        // Without early completion each command is programmed on arrival: a wide stripe would only
-        // scatter it.
-        stripe_units: if profile.write_buffer.early_completion { profile.zones.parallelism } else { 1 },
-        unit_programs: (flash.erase_unit.0 / flash.program_unit.0) as u32,
-        units_per_die: needed_units.max(provided_units),
-        gc_low_units: profile.conventional.gc_low_units as usize,
-    }
-}
-
-/// Blocks of flash that a profile's conventional zones take.
-pub(crate) fn physical_blocks(profile: &Profile) -> u64 {
-    let shape = shape(profile);
-    u64::from(profile.dies()) * u64::from(shape.units_per_die) * u64::from(shape.unit_blocks())
-}
-
-impl Shape {
-    fn unit_blocks(&self) -> u32 {
-        self.program_blocks * self.unit_programs
-    }
+    next_map_die: usize,
 }
 
 impl Conventional {
@@ -153,21 +74,20 @@ impl Conventional {
         if profile.geometry.conventional_zones == 0 {
             return None;
         }
-        let shape = shape(profile);
-        let die = |_| FtlDie {
-            units: (0..shape.units_per_die).map(|_| FtlUnit::default()).collect(),
-            free: (0..shape.units_per_die).collect(),
-            open_for_host: None,
-            open_for_gc: None,
-            is_collecting: false,
-        };
+        let shape = Shape::new(profile);
+        let flash = &profile.flash;
+        let cache = |size: zonda_config::ByteSize| MapCache::new(size.0, flash.read_unit.0, flash.program_unit.0);
+        let dies = profile.dies();
         Some(Conventional {
             shape,
             map: BlockMap::new(UNMAPPED),
-            dies: (0..profile.dies()).map(die).collect(),
-            gathering: Gathering { units: vec![Vec::new(); shape.stripe_units as usize], filled_blocks: 0 },
-            parked: VecDeque::new(),
+            dies: (0..dies).map(|die| FtlDie::new(shape.units_of_die(die, dies))).collect(),
+            gathering: Gathering::new(shape),
+            carried: Vec::new(),
+            map_cache: profile.conventional.map_cache.map(cache),
+            changed_pages: Vec::new(),
             next_die: 0,
+            next_map_die: 0,
         })
     }
 
@@ -197,86 +117,90 @@ impl Conventional {
 
     /// Removes all gathered blocks, in units that are not full.
     pub(crate) fn take_gathered(&mut self) -> Vec<Vec<u32>> {
-        self.gathering.filled_blocks = 0;
-        let units = self.gathering.units.iter_mut().map(std::mem::take);
-        units.filter(|blocks| !blocks.is_empty()).collect()
+        self.gathering.take()
     }
 
-    /// Places host blocks on the next die with free space; `None` if one has to collect first.
-    pub(crate) fn place_for_host(&mut self, blocks: &[u32]) -> Option<Placed> {
+    /// The die whose turn it is to take host data.
+    ///
+    /// A unit waits for its die while that collects, rather than go to another: what is written
+    /// together stays on different dies, and dies fill alike.
+    pub(crate) fn next_die(&mut self) -> usize {
         for _ in 0..self.dies.len() {
             let die = self.next_die;
             self.next_die = (die + 1) % self.dies.len();
-            // The last free unit is reserved for the collector: without it nothing could be freed.
-            if self.dies[die].open_for_host.is_none() && self.dies[die].free.len() > 1 {
-                self.dies[die].open_for_host = self.dies[die].open_unit(self.shape);
-            }
-            if let Some(open) = self.dies[die].open_for_host {
-                self.dies[die].open_for_host = self.after(open);
-                return Some(self.fill(die, open, blocks, false));
+            if !self.dies[die].is_stuck(self.shape) {
+                return die;
             }
         }
-        None
+        unreachable!("the dies have more flash than all valid data and the units kept free need");
+    }
+
+    /// Whether a die can neither take host data nor collect.
+    pub(crate) fn is_stuck(&self, die: usize) -> bool {
+        self.dies[die].is_stuck(self.shape)
+    }
+
+    /// Places host blocks on a die; `None` if it has to collect first.
+    pub(crate) fn place_for_host(&mut self, die: usize, blocks: &[u32]) -> Option<Placed> {
+        let open = self.dies[die].take_for_host(self.shape)?;
+        Some(self.fill(die, open, blocks))
     }
 
     /// Whether a die should collect now, if possible.
     pub(crate) fn wants_collection(&self, die: usize) -> bool {
-        let place = &self.dies[die];
-        !place.is_collecting && (place.free.len() < self.shape.gc_low_units || !self.parked.is_empty())
+        self.dies[die].wants_collection(self.shape)
     }
 
-    /// The erase unit of a die with the fewest valid blocks, and the number of its pages that hold
-    /// valid blocks. `None` if collecting none would free as much as one program unit: valid blocks
-    /// are moved in program units.
-    pub(crate) fn victim(&self, die: usize) -> Option<(u32, u32)> {
-        let place = &self.dies[die];
-        let is_open =
-            |unit: u32| [place.open_for_host, place.open_for_gc].iter().flatten().any(|open| open.unit == unit);
-        let closed =
-            place.units.iter().enumerate().filter(|(index, unit)| {
-                unit.contents.is_some() && unit.on_the_way.is_empty() && !is_open(*index as u32)
-            });
-        let (index, unit) = closed.min_by_key(|(index, unit)| (unit.valid_blocks, *index))?;
-        if unit.valid_blocks.div_ceil(self.shape.program_blocks) >= self.shape.unit_programs {
-            return None;
-        }
-        let pages = self.valid(die, index as u32).map(|(block, _)| block / self.shape.page_blocks);
+    /// The erase unit of a die that is collected next, and the number of its pages that hold valid
+    /// blocks. `None` if that would free nothing.
+    pub(crate) fn choose_victim(&mut self, die: usize) -> Option<(u32, u32)> {
+        let victim = self.dies[die].choose_victim(self.shape)?;
+        let pages = self.valid(die, victim).map(|(block, _)| block / self.shape.page_blocks);
         let mut pages: Vec<u32> = pages.collect();
         pages.dedup();
-        Some((index as u32, pages.len() as u32))
+        Some((victim, pages.len() as u32))
     }
 
-    /// Moves the valid blocks of a victim to new places on its die: one entry for each program
-    /// unit.
+    /// Moves the valid blocks of a victim, with those carried from other victims, to new places on
+    /// its die: one entry for each full program unit. The rest is carried on.
     pub(crate) fn move_valid(&mut self, die: usize, victim: u32) -> Vec<Placed> {
-        let blocks: Vec<u32> = self.valid(die, victim).map(|(_, lba)| lba).collect();
-        let shape = self.shape;
-        let mut placed = Vec::new();
-        for chunk in blocks.chunks(shape.program_blocks as usize) {
-            if self.dies[die].open_for_gc.is_none() {
-                self.dies[die].open_for_gc = self.dies[die].open_unit(shape);
-            }
-            let open = self.dies[die].open_for_gc.expect("the last free unit is reserved for the collector");
-            self.dies[die].open_for_gc = self.after(open);
-            placed.push(self.fill(die, open, chunk, true));
+        // Some of the carried ones were written again or deallocated since.
+        let carried = std::mem::take(&mut self.carried);
+        let carried: Vec<u32> = carried.into_iter().filter(|lba| self.map.get(u64::from(*lba)) == GATHERED).collect();
+        let valid: Vec<u32> = self.valid(die, victim).map(|(_, lba)| lba).collect();
+        for lba in &valid {
+            self.invalidate(u64::from(*lba));
+            self.map.set(u64::from(*lba), GATHERED);
         }
         assert!(self.dies[die].units[victim as usize].valid_blocks == 0, "a collected unit has no valid blocks");
+        let mut placed = Vec::new();
+        if let Some(open) = self.dies[die].take_to_level(self.shape) {
+            // Among data that change, they would soon be moved again: they stay together.
+            for (unit, next_program) in valid.chunks(self.shape.program_blocks as usize).zip(0..) {
+                placed.push(self.fill(die, Open { next_program, ..open }, unit));
+            }
+            self.carried = carried;
+            return placed;
+        }
+        let blocks = [carried, valid].concat();
+        let units = blocks.chunks_exact(self.shape.program_blocks as usize);
+        self.carried = units.remainder().to_vec();
+        for unit in units {
+            let open = self.dies[die].take_for_gc(self.shape);
+            placed.push(self.fill(die, open, unit));
+        }
         placed
     }
 
     /// A collected unit has been erased.
     pub(crate) fn free(&mut self, die: usize, unit: u32) {
         self.dies[die].units[unit as usize].erases += 1;
-        self.release(die, unit);
+        self.dies[die].release(unit);
     }
 
-    /// A unit without valid blocks can be filled again.
-    fn release(&mut self, die: usize, unit: u32) {
-        let place = &mut self.dies[die];
-        let erased = &mut place.units[unit as usize];
-        assert!(erased.valid_blocks == 0, "an erased unit has no valid blocks");
-        erased.contents = None;
-        place.free.push_back(unit);
+    /// Removes the list of map pages that have changed.
+    pub(crate) fn take_changed_pages(&mut self) -> Vec<u32> {
+        std::mem::take(&mut self.changed_pages)
     }
 
     pub(crate) fn is_programmed(&mut self, die: usize, unit: u32, program: u32) {
@@ -294,6 +218,16 @@ impl Conventional {
         }
     }
 
+    /// The die for a program unit of changed map pages, once enough were evicted.
+    pub(crate) fn take_map_program(&mut self) -> Option<usize> {
+        let cache = self.map_cache.as_mut()?;
+        let is_full = cache.take_program();
+        if is_full {
+            self.next_map_die = (self.next_map_die + 1) % self.dies.len();
+        }
+        is_full.then_some(self.next_map_die)
+    }
+
     /// Writes blocks without time passing, collecting as needed.
     pub(crate) fn prefill(&mut self, lbas: impl Iterator<Item = u64>) {
         for lba in lbas {
@@ -302,44 +236,46 @@ impl Conventional {
             }
         }
         self.take_gathered().iter().for_each(|blocks| self.place_at_once(blocks));
+        self.forget_map_changes();
     }
 
     fn place_at_once(&mut self, blocks: &[u32]) {
         loop {
-            if let Some(placed) = self.place_for_host(blocks) {
-                self.is_programmed(usize::from(placed.die), placed.unit, placed.program);
-                return;
+            let die = self.next_die();
+            while let Some(victim) = self.dies[die].choose_victim_if_low(self.shape) {
+                for placed in self.move_valid(die, victim) {
+                    self.is_programmed(die, placed.unit, placed.program);
+                }
+                self.dies[die].release(victim);
             }
-            let victims = (0..self.dies.len()).filter_map(|die| Some((die, self.victim(die)?.0)));
-            let (die, victim) = victims
-                .min_by_key(|(die, unit)| self.dies[*die].units[*unit as usize].valid_blocks)
-                .expect("over-provisioning leaves something to collect");
-            for placed in self.move_valid(die, victim) {
-                self.is_programmed(die, placed.unit, placed.program);
+            if let Some(placed) = self.place_for_host(die, blocks) {
+                return self.is_programmed(die, placed.unit, placed.program);
             }
-            self.release(die, victim);
         }
     }
 
-    /// Completes programs in flight at power loss. Gathered blocks are placed at once, from the
+    /// What is written without time passing finds its map on flash later.
+    fn forget_map_changes(&mut self) {
+        let pages = self.take_changed_pages();
+        if let Some(cache) = &mut self.map_cache {
+            pages.into_iter().for_each(|page| cache.set_written(page));
+        }
+    }
+
+    /// Completes programs in flight at power loss. Blocks in memory are placed at once, from the
     /// power reserve of the drive.
     pub(crate) fn complete_in_flight(&mut self) {
-        for die in 0..self.dies.len() {
-            self.dies[die].is_collecting = false;
-            for unit in 0..self.dies[die].units.len() {
-                self.dies[die].units[unit].on_the_way.clear();
-                let place = &self.dies[die];
-                let is_open =
-                    [place.open_for_host, place.open_for_gc].iter().flatten().any(|open| open.unit == unit as u32);
-                let is_garbage = place.units[unit].contents.is_some() && place.units[unit].valid_blocks == 0;
-                if is_garbage && !is_open {
-                    self.release(die, unit as u32);
-                }
-            }
+        let mut in_memory = vec![std::mem::take(&mut self.carried)];
+        for die in &mut self.dies {
+            die.complete_in_flight();
+            in_memory.extend(die.parked.drain(..).map(|parked| parked.blocks));
         }
-        let parked = std::mem::take(&mut self.parked);
-        parked.iter().for_each(|parked| self.place_at_once(&parked.blocks));
+        in_memory.retain(|blocks| !blocks.is_empty());
+        in_memory.iter().for_each(|blocks| self.place_at_once(blocks));
         self.prefill(std::iter::empty());
+        if let Some(cache) = &mut self.map_cache {
+            cache.clear();
+        }
     }
 
     /// Erases of the units of a die.
@@ -359,11 +295,26 @@ impl Conventional {
     }
 
     pub(crate) fn check_invariants(&self) {
-        for (index, die) in self.dies.iter().enumerate() {
-            for unit in &die.free {
-                assert!(die.units[*unit as usize].contents.is_none(), "die {index}: a free unit {unit} is empty");
-            }
+        self.dies.iter().for_each(FtlDie::check_invariants);
+        assert!(self.carried.len() < self.shape.program_blocks as usize, "a full program unit is programmed");
+        if let Some(cache) = &self.map_cache {
+            cache.check_invariants();
         }
+    }
+
+    /// Writes a block without time passing, but counts erases.
+    #[cfg(test)]
+    fn overwrite_and_erase(&mut self, lba: u64) {
+        let Some(blocks) = self.gather(lba) else { return };
+        let die = self.next_die();
+        while let Some(victim) = self.dies[die].choose_victim_if_low(self.shape) {
+            for placed in self.move_valid(die, victim) {
+                self.is_programmed(die, placed.unit, placed.program);
+            }
+            self.free(die, victim);
+        }
+        let placed = self.place_for_host(die, &blocks).expect("the die is not stuck");
+        self.is_programmed(die, placed.unit, placed.program);
     }
 
     /// Counts every valid block from the map: slow, for tests.
@@ -393,16 +344,12 @@ impl Conventional {
         })
     }
 
-    /// Writes blocks to the next program unit: gathered ones, or (`is_moved`) ones that a
-    /// collection moves here.
-    fn fill(&mut self, die: usize, open: Open, blocks: &[u32], is_moved: bool) -> Placed {
+    /// Writes blocks in memory to a program unit.
+    fn fill(&mut self, die: usize, open: Open, blocks: &[u32]) -> Placed {
         let first = open.next_program * self.shape.program_blocks;
         for (i, lba) in blocks.iter().enumerate() {
-            let at = self.map.get(u64::from(*lba));
-            if is_moved || at == GATHERED {
-                self.invalidate(u64::from(*lba));
-            } else {
-                // Deallocated since, or gathered twice and placed with the unit that was full
+            if self.map.get(u64::from(*lba)) != GATHERED {
+                // Deallocated since, or in memory twice and placed with the unit that was full
                 // first: one valid place suffices, as contents are stored by address.
                 continue;
             }
@@ -411,14 +358,15 @@ impl Conventional {
             let unit = &mut self.dies[die].units[open.unit as usize];
             unit.valid_blocks += 1;
             unit.contents.as_mut().expect("an open unit has contents")[block as usize] = *lba;
+            if let Some(cache) = &self.map_cache {
+                let page = cache.page_of(u64::from(*lba));
+                if self.changed_pages.last() != Some(&page) {
+                    self.changed_pages.push(page);
+                }
+            }
         }
         self.dies[die].units[open.unit as usize].on_the_way.push(open.next_program);
         Placed { die: die as u16, unit: open.unit, program: open.next_program }
-    }
-
-    fn after(&self, open: Open) -> Option<Open> {
-        let next_program = open.next_program + 1;
-        (next_program < self.shape.unit_programs).then_some(Open { next_program, ..open })
     }
 
     fn invalidate(&mut self, lba: u64) {
@@ -436,30 +384,6 @@ impl Conventional {
     fn split(&self, at: u32) -> (usize, usize, u32) {
         let (unit, block) = (at / self.shape.unit_blocks(), at % self.shape.unit_blocks());
         ((unit / self.shape.units_per_die) as usize, (unit % self.shape.units_per_die) as usize, block)
-    }
-}
-
-impl Gathering {
-    /// Adds a block; returns the program unit that it fills, if it does.
-    fn add(&mut self, lba: u32, shape: Shape) -> Option<Vec<u32>> {
-        let page = self.filled_blocks / shape.page_blocks;
-        let (round, unit) = (page / shape.stripe_units, (page % shape.stripe_units) as usize);
-        self.units[unit].push(lba);
-        self.filled_blocks += 1;
-        let ends_page = self.filled_blocks.is_multiple_of(shape.page_blocks);
-        let is_last_round = (round + 1) * shape.page_blocks == shape.program_blocks;
-        if self.filled_blocks == shape.stripe_units * shape.program_blocks {
-            self.filled_blocks = 0;
-        }
-        (ends_page && is_last_round).then(|| std::mem::take(&mut self.units[unit]))
-    }
-}
-
-impl FtlDie {
-    fn open_unit(&mut self, shape: Shape) -> Option<Open> {
-        let unit = self.free.pop_front()?;
-        self.units[unit as usize].contents = Some(vec![NO_BLOCK; shape.unit_blocks() as usize].into());
-        Some(Open { unit, next_program: 0 })
     }
 }
 
@@ -487,7 +411,9 @@ mod tests {
         }
         let physical_blocks = ftl.dies.len() as u32 * ftl.shape.units_per_die * ftl.shape.unit_blocks();
         assert!(6 * blocks > u64::from(physical_blocks), "more was written than there is flash: units were used again");
-        assert!((0..blocks).all(|lba| matches!(ftl.place(lba), BlockPlace::Flash { .. })));
+        let in_memory = (0..blocks).filter(|lba| ftl.place(*lba) == BlockPlace::Buffered).count();
+        assert!(in_memory < ftl.shape.program_blocks as usize, "only what does not fill a program unit waits");
+        assert!((0..blocks).all(|lba| ftl.place(lba) != BlockPlace::Unmapped));
     }
 
     #[test]
@@ -521,5 +447,43 @@ mod tests {
         let (mut ftl, blocks) = conventional();
         ftl.prefill([3, 3, 3, 4].into_iter());
         ftl.check_map(blocks);
+    }
+
+    #[test]
+    fn what_is_written_together_waits_for_its_dies_instead_of_sharing_the_one_that_is_free() {
+        let (mut ftl, blocks) = conventional();
+        ftl.prefill(0..blocks);
+        ftl.dies[1].is_collecting = true;
+        while ftl.place_for_host(1, &[]).is_some() {}
+        let dies: Vec<usize> = (0..8).map(|_| ftl.next_die()).collect();
+        assert_eq!(dies[..4].iter().collect::<std::collections::BTreeSet<_>>().len(), 4, "{dies:?}");
+        assert_eq!(dies[..4], dies[4..]);
+        ftl.dies[1].is_collecting = false;
+        ftl.complete_in_flight();
+    }
+
+    #[test]
+    fn a_cold_half_does_not_keep_the_hot_half_wearing_the_same_units() {
+        let spread_of = |wear_leveling_erases| {
+            let mut profile = crate::profile::tests::tiny_conventional();
+            profile.flash.erase_unit = zonda_config::ByteSize(96 << 10);
+            profile.conventional.wear_leveling_erases = wear_leveling_erases;
+            let blocks = profile.geometry().namespace_blocks().0;
+            let mut ftl = Conventional::new(&profile).unwrap();
+            ftl.prefill(0..blocks);
+            let mut prng = Prng::new(1);
+            for _ in 0..40 * blocks {
+                ftl.overwrite_and_erase(prng.below(blocks / 2));
+            }
+            ftl.check_map(blocks);
+            ftl.wear()
+        };
+        let (off, on) = (spread_of(None), spread_of(Some(8)));
+        assert_eq!(off.erases_min, 0, "the cold half stays where it is");
+        assert!(off.erases_max > 50, "{off:?}");
+        let mean = (on.erases / on.units) as u32;
+        assert!(mean - on.erases_min < 2 * 8, "{on:?}");
+        assert!(on.erases_max < off.erases_max * 3 / 4, "{on:?}, {off:?}");
+        assert!(on.erases < off.erases * 5 / 4, "moving the cold half costs little: {on:?}, {off:?}");
     }
 }

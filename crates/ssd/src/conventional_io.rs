@@ -38,27 +38,41 @@ impl Ssd {
         if let Some(waiter) = waiter {
             self.commands[waiter].parts += 1;
         }
-        let conventional = self.conventional.as_mut().expect("conventional zones have their map");
-        conventional.parked.push_back(Parked { blocks, waiter });
-        self.place_parked();
+        self.park(Parked { blocks, waiter });
     }
 
-    /// Places the waiting program units as far as there is space; the others wait for collections.
-    fn place_parked(&mut self) {
+    /// A program unit of the host waits for space on the next die, if there is none.
+    fn park(&mut self, parked: Parked) {
+        let conventional = self.conventional.as_mut().expect("conventional zones have their map");
+        let die = conventional.next_die();
+        conventional.dies[die].parked.push_back(parked);
+        self.place_parked(die);
+    }
+
+    /// Places the program units that wait for a die as far as there is space; the others wait for
+    /// collections, or go to other dies if this one has nothing to collect.
+    fn place_parked(&mut self, die: usize) {
         loop {
             let conventional = self.conventional.as_mut().expect("conventional zones have their map");
-            let Some(parked) = conventional.parked.pop_front() else { return };
-            let Some(placed) = conventional.place_for_host(&parked.blocks) else {
-                conventional.parked.push_front(parked);
+            let Some(parked) = conventional.dies[die].parked.pop_front() else { break };
+            let Some(placed) = conventional.place_for_host(die, &parked.blocks) else {
+                conventional.dies[die].parked.push_front(parked);
                 break;
             };
             let host_bytes = parked.blocks.len() as u64 * self.timing.block_bytes;
             let work = self.conventional_work(Cause::Host, placed, host_bytes, parked.waiter);
             self.program_data(work);
-            self.collect_if_needed(usize::from(placed.die));
+            self.update_map();
         }
-        for die in 0..self.dies.len() {
-            self.collect_if_needed(die);
+        self.collect_if_needed(die);
+        let conventional = self.conventional.as_mut().expect("conventional zones have their map");
+        let parked = std::mem::take(&mut conventional.dies[die].parked);
+        if !parked.is_empty() && !conventional.is_stuck(die) {
+            conventional.dies[die].parked = parked;
+            return;
+        }
+        for parked in parked {
+            self.park(parked);
         }
     }
 
@@ -81,7 +95,7 @@ impl Ssd {
     pub(crate) fn on_conventional_programmed(&mut self, die: u16, unit: u32, program: u32) {
         let conventional = self.conventional.as_mut().expect("conventional zones have their map");
         conventional.is_programmed(usize::from(die), unit, program);
-        self.collect_if_needed(usize::from(die));
+        self.place_parked(usize::from(die));
     }
 
     /// Starts the part of a read that is in a conventional zone; returns the bytes that need no
@@ -127,7 +141,7 @@ impl Ssd {
         if !conventional.wants_collection(die) {
             return;
         }
-        let Some((victim, pages)) = conventional.victim(die) else { return };
+        let Some((victim, pages)) = conventional.choose_victim(die) else { return };
         conventional.dies[die].is_collecting = true;
         if pages == 0 {
             return self.add_erase(die as u16, Place::Conventional { unit: victim, program: 0 });
@@ -154,6 +168,7 @@ impl Ssd {
             let work = self.conventional_work(Cause::Collection, placed, 0, None);
             self.add_work(work);
         }
+        self.update_map();
         // Dies process work in order: the erase follows the programs.
         self.add_erase(die as u16, Place::Conventional { unit: victim, program: 0 });
     }
@@ -170,7 +185,6 @@ impl Ssd {
         let conventional = self.conventional.as_mut().expect("conventional zones have their map");
         conventional.free(die, unit);
         conventional.dies[die].is_collecting = false;
-        self.place_parked();
-        self.collect_if_needed(die);
+        self.place_parked(die);
     }
 }

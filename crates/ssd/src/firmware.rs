@@ -89,7 +89,11 @@ impl Ssd {
 
     pub(crate) fn on_command_timer(&mut self, index: CommandKey) {
         match self.commands[index].kind {
-            Kind::Read => self.start_read(index),
+            Kind::Read => {
+                if !self.waits_for_map(index) {
+                    self.start_read(index);
+                }
+            }
             Kind::Finish => self.start_finish(index),
             Kind::Short | Kind::Reset | Kind::Write | Kind::Append | Kind::WriteZeroes => self.complete(index),
         }

@@ -50,6 +50,7 @@ mod bug;
 mod command;
 mod conventional;
 mod conventional_io;
+mod conventional_map;
 mod counters;
 pub mod description;
 mod die;

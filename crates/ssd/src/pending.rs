@@ -130,6 +130,8 @@ pub(crate) enum Reader {
     Ahead(PageId),
     /// The garbage collection of this erase unit of the chain's die.
     Collection { unit: u32 },
+    /// A page of the map of conventional zones.
+    Map { page: u32 },
 }
 
 /// Pages of one command on one die, sensed one after the other.

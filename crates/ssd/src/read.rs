@@ -209,7 +209,7 @@ impl Ssd {
                 self.counters.flash_read_bytes += u64::from(bytes);
                 self.on_page_ahead(page);
             }
-            Reader::Collection { .. } => {}
+            Reader::Collection { .. } | Reader::Map { .. } => {}
         }
         if !self.timing.cache_read {
             self.release_die(usize::from(chain.die));
@@ -218,8 +218,10 @@ impl Ssd {
         }
         if chain.pages_to_send == 0 {
             self.chains.remove(index);
-            if let Reader::Collection { unit } = chain.reader {
-                self.on_collection_read(usize::from(chain.die), unit);
+            match chain.reader {
+                Reader::Collection { unit } => self.on_collection_read(usize::from(chain.die), unit),
+                Reader::Map { page } => self.on_map_page_read(page),
+                Reader::Host(_) | Reader::Ahead(_) => {}
             }
         }
     }

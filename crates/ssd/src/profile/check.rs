@@ -273,6 +273,16 @@ fn check_conventional(profile: &Profile) -> Result<(), Mistake> {
         "must be at most 1000",
     )?;
     require(
+        profile.conventional.wear_leveling_erases.is_none_or(|erases| erases > 0),
+        "conventional.wear_leveling_erases",
+        "must be at least 1: leave it out for no wear leveling",
+    )?;
+    require(
+        profile.conventional.map_cache.is_none_or(|size| size >= profile.flash.read_unit),
+        "conventional.map_cache",
+        "must hold a page of the map: at least flash.read_unit",
+    )?;
+    require(
         profile.flash.erase_unit.0 >= 2 * profile.flash.program_unit.0,
         "flash.erase_unit",
         "must be at least two program units if there are conventional zones: collecting one must free space",

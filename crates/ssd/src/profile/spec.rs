@@ -283,15 +283,21 @@ pub enum Placement {
 #[derive(Clone, Debug, Deserialize, Serialize)]
 #[serde(deny_unknown_fields, default)]
 pub struct ConventionalSpec {
-    /// Over-provisioned flash, in percent of the capacity of the conventional zones.
+    /// Flash for data that are no longer valid, in percent of the capacity of the conventional
+    /// zones. Erase units that are kept free or open come on top.
     pub over_provisioning_percent: u32,
     /// A die collects garbage when it has fewer free erase units than this.
     pub gc_low_units: u32,
+    /// A die moves the data of an erase unit when its units have been erased this many times more
+    /// on average. Absent: never.
+    pub wear_leveling_erases: Option<u32>,
+    /// Memory for the part of the map that is in use. Absent: all of it is in memory.
+    pub map_cache: Option<ByteSize>,
 }
 
 impl Default for ConventionalSpec {
     fn default() -> ConventionalSpec {
-        ConventionalSpec { over_provisioning_percent: 7, gc_low_units: 3 }
+        ConventionalSpec { over_provisioning_percent: 7, gc_low_units: 3, wear_leveling_erases: None, map_cache: None }
     }
 }
 

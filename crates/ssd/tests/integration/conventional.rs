@@ -308,3 +308,53 @@ fn conventional_and_sequential_zones_share_the_dies_and_the_buffer() {
     rig.run();
     assert!(rig.drive.counters().programmed_gc_bytes > 0);
 }
+
+/// A drive whose map has six pages of 16 KiB, of which one is in memory.
+fn drive_with_a_small_map_cache() -> Profile {
+    let mut profile = drive();
+    profile.geometry.zones = 64;
+    profile.geometry.conventional_zones = 64;
+    profile.conventional.map_cache = Some(kib(16));
+    profile
+}
+
+#[test]
+fn a_read_whose_part_of_the_map_is_not_in_memory_reads_a_page_of_the_map_first() {
+    let mut rig = Rig::new(&drive_with_a_small_map_cache());
+    for zone in 0..64 {
+        rig.prefill(zone, CAPACITY);
+    }
+    let (read, map_read) = (READ_US + 40 + 4 + 1, 50 + 16);
+    assert_eq!(rig.alone_us(|rig| rig.read(0, 0, 1)), read + map_read);
+    assert_eq!(rig.alone_us(|rig| rig.read(1, 0, 1)), read, "of the same page of the map");
+    assert_eq!(rig.alone_us(|rig| rig.read(63, 0, 1)), read + map_read);
+    assert_eq!(rig.alone_us(|rig| rig.read(0, 0, 1)), read + map_read, "it was evicted");
+    // Read together, two wait for one page of the map.
+    let [first, second] = [rig.read(63, 0, 1), rig.read(63, 1, 1)];
+    rig.run();
+    assert!(rig.end_us(second).abs_diff(rig.end_us(first)) < map_read);
+    assert_eq!(rig.drive.counters().flash_read_bytes, 6 * 4 * KIB, "pages of the map are not the host's");
+}
+
+#[test]
+fn changed_pages_of_the_map_are_programmed_when_they_are_evicted() {
+    let programs = |map_cache| {
+        let mut profile = drive_with_a_small_map_cache();
+        profile.conventional.map_cache = map_cache;
+        let mut rig = Rig::with(&profile, PayloadKind::Fingerprints, 1);
+        for zone in 0..64 {
+            rig.prefill(zone, CAPACITY);
+        }
+        let mut host = Overwriter::new(7);
+        host.run(&mut rig, 2_000, 8, 1, BLOCKS);
+        rig.run();
+        let media = rig.drive.power_loss(&mut Prng::new(1));
+        rig = Rig::of(Ssd::power_on(&profile, media, &Prng::new(2)));
+        host.check(&mut rig);
+        rig.drive.counters().programs
+    };
+    // The blocks that are written have two pages of the map; collections differ a little.
+    let (all, both, one) = (programs(None), programs(Some(kib(32))), programs(Some(kib(16))));
+    assert!(all.abs_diff(both) < 5, "{all}, {both}: none is evicted");
+    assert!(one > all + 10, "{all}, {one}");
+}

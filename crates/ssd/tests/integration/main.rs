@@ -1,6 +1,7 @@
 //! The drive from outside: times, power loss, zone allocation, and a million commands against the
 //! oracle.
 
+mod amplification;
 mod conventional;
 mod element_tables;
 mod element_tracker;
