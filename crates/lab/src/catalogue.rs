@@ -63,6 +63,7 @@ const BUILTIN: &[(&str, &str)] = experiments! {
     "volumes-ageing" => "volumes/ageing",
     "volumes-collection" => "volumes/collection",
     "volumes-latency" => "volumes/latency",
+    "conventional-amplification" => "conventional/amplification",
 };
 
 /// The IDs of the built-in experiments, paper by paper.

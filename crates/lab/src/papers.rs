@@ -19,7 +19,7 @@ pub struct Paper {
 }
 
 /// All of them, in the order of the page.
-pub const PAPERS: [Paper; 7] = [
+pub const PAPERS: [Paper; 8] = [
     Paper {
         key: "ezns",
         name: "eZNS",
@@ -79,6 +79,14 @@ pub const PAPERS: [Paper; 7] = [
         reference: "Experiments of zonda's own with redundant volumes, which go beyond the published ones",
         link: "",
         about: "A Western Digital ZN540 as ZapRAID measured it, four of them in most cases, and the same with small zones.",
+        is_published: false,
+    },
+    Paper {
+        key: "conventional",
+        name: "Conventional drives",
+        reference: "Experiments of zonda's own with conventional drives, compared with formulas of garbage collection",
+        link: "",
+        about: "The conventional drive of the eZNS paper with two dies, so that it can be written over many times.",
         is_published: false,
     },
 ];
