@@ -161,7 +161,7 @@ impl ReadChain {
         match self.reader {
             Reader::Host { page_of_slot, .. } => page_of_slot,
             Reader::Ahead(id) => layout.page_of_slot(id.page),
-            Reader::Collection { .. } => 0,
+            Reader::Collection { .. } | Reader::Map { .. } => 0,
         }
     }
 

@@ -221,7 +221,7 @@ impl Ssd {
             match chain.reader {
                 Reader::Collection { unit } => self.on_collection_read(usize::from(chain.die), unit),
                 Reader::Map { page } => self.on_map_page_read(page),
-                Reader::Host(_) | Reader::Ahead(_) => {}
+                Reader::Host { .. } | Reader::Ahead(_) => {}
             }
         }
     }
