@@ -6,11 +6,12 @@ use zonda_raid::VolumeDevice;
 use zonda_ssd::Ssd;
 use zonda_ssd::description::Profiles;
 use zonda_workload::lsm::{StorePlan, StoreResult, StoreRunner, StoreSpec};
-use zonda_workload::{JobSpec, Plan, Progress, RunResult, RunSpec, Runner};
+use zonda_workload::{JobSpec, Plan, Progress, RunResult, RunSpec, Runner, prepare};
 use zonda_zoned::{Duration, Geometry, Instant, NamespaceId, Prng, ZoneType, ZonedDevice};
 
 use crate::drive::DriveNode;
 use crate::drive_series::DriveSeries;
+use crate::elastic::{ElasticSpec, ElasticSummary, PoolPlan, VirtualClock};
 use crate::hints::hinted;
 use crate::prepare::{Preparation, finish_rebuild, power_on_drive, power_on_volume};
 use crate::volume::VolumeSpec;
@@ -31,6 +32,8 @@ pub struct Experiment {
     geometry: Geometry,
     /// What happens to the volume before the run.
     preparation: Option<Box<Preparation>>,
+    /// The pool on the drive, whose namespaces the jobs use.
+    pool: Option<Box<PoolPlan>>,
     run: RunSpec,
     load: Load,
 }
@@ -53,6 +56,7 @@ enum Load {
 struct File {
     drive: Option<DriveSpec>,
     volume: Option<Spanned<VolumeSpec>>,
+    elastic: Option<Spanned<ElasticSpec>>,
     #[serde(default)]
     run: RunSpec,
     #[serde(default)]
@@ -84,6 +88,10 @@ impl Experiment {
                 (checked.node, checked.geometry, Some(Box::new(checked.preparation)))
             }
         };
+        let pool = match &file.elastic {
+            None => None,
+            Some(elastic) => Some(Box::new(pool_plan(elastic, &file, &drive)?)),
+        };
         let load = match (&file.store, &mut preparation) {
             (Some(store), None) => Load::Store(Box::new(store_plan(store, &file, &drive)?)),
             (Some(store), Some(_)) => {
@@ -92,9 +100,10 @@ impl Experiment {
             }
             (None, Some(preparation)) if preparation.rebuilds && file.job.is_empty() => Load::Rebuild,
             (None, preparation) => {
-                let plan = Plan::new(&file.run, &file.job, &geometry)?;
+                let plan = plan_of(&file.run, &file.job, &geometry, pool.as_deref())?;
                 plan.check_payload(drive.keeps())?;
                 match preparation {
+                    None if pool.is_some() => {}
                     None => prefill_fits(&plan, &drive)?,
                     // Blocks that jobs read are written before the run.
                     Some(preparation) => {
@@ -106,7 +115,7 @@ impl Experiment {
                 Load::Jobs { jobs: file.job, plan: Box::new(plan) }
             }
         };
-        Ok(Experiment { drive, device, geometry, preparation, run: file.run, load })
+        Ok(Experiment { drive, device, geometry, preparation, pool, run: file.run, load })
     }
 
     /// The same experiment with another seed.
@@ -133,7 +142,7 @@ impl Experiment {
 
     fn replan(&mut self, why: &str) {
         if let Load::Jobs { jobs, plan } = &mut self.load {
-            **plan = Plan::new(&self.run, jobs, &self.geometry).expect(why);
+            **plan = plan_of(&self.run, jobs, &self.geometry, self.pool.as_deref()).expect(why);
         }
     }
 
@@ -175,6 +184,9 @@ impl Experiment {
         if let Some(preparation) = &self.preparation {
             return self.run_on_volume(preparation, &prng, progress);
         }
+        if let Some(pool) = &self.pool {
+            return self.run_on_pool(pool, &prng, progress);
+        }
         let prefill = self.plan().map(Plan::prefill).unwrap_or_default();
         let mut series = DriveSeries::new();
         if self.device.layers().next().is_none() {
@@ -215,6 +227,22 @@ impl Experiment {
         self.result(run, store, series, device.drive(), device.layer_results(), Some(summary))
     }
 
+    fn run_on_pool(&self, pool: &PoolPlan, prng: &Prng, progress: &mut dyn FnMut(Progress)) -> ExperimentResult {
+        let (mut device, mut start) = pool.create(power_on_drive(&self.device, &[], prng), self.drive.keeps());
+        // The zones of the drive are the pool's: what jobs read is written through it.
+        if let Some(plan) = self.plan().filter(|plan| !plan.prefill().is_empty()) {
+            let mut clock = VirtualClock(start);
+            let prepared = prepare(plan, self.drive.keeps(), NamespaceId::FIRST, &mut device, &mut clock, &mut |_| {});
+            prepared.expect("a drive without faults completes the writes of a plan that was checked");
+            start = clock.0;
+        }
+        let mut series = DriveSeries::new();
+        let (run, store, device) = self.run_on(device, start, |device| device.drive().drive(), &mut series, progress);
+        let elastic = Some(ElasticSummary::of(&device, pool));
+        let (drive, layers) = (device.drive().drive(), device.drive().layer_results());
+        ExperimentResult { elastic, ..self.result(run, store, series, drive, layers, None) }
+    }
+
     /// Runs the load on a device with the drive somewhere in it.
     fn run_on<D: ZonedDevice>(
         &self,
@@ -226,7 +254,10 @@ impl Experiment {
     ) -> (RunResult, Option<StoreResult>, D) {
         match &self.load {
             Load::Jobs { plan, .. } => {
-                let runner = Runner::new((**plan).clone(), self.drive.keeps(), NamespaceId::FIRST);
+                let mut runner = Runner::new((**plan).clone(), self.drive.keeps(), NamespaceId::FIRST);
+                if self.pool.is_some() {
+                    runner = runner.prepared();
+                }
                 let run = runner.run_observed(&mut device, start, &mut |report, device| {
                     series.observe(report.elapsed, drive_of(device));
                     progress(report);
@@ -267,10 +298,39 @@ impl Experiment {
             run,
             store,
             volume,
+            elastic: None,
             drive: DriveSummary::of(drive),
             layers,
         }
     }
+}
+
+/// Jobs on a device of this geometry, or on the namespaces of a pool.
+fn plan_of(
+    run: &RunSpec,
+    jobs: &[Spanned<JobSpec>],
+    geometry: &Geometry,
+    pool: Option<&PoolPlan>,
+) -> Result<Plan, ConfigError> {
+    match pool {
+        Some(pool) => Plan::over_namespaces(run, jobs, &pool.namespaces),
+        None => Plan::new(run, jobs, geometry),
+    }
+}
+
+/// A pool is on one drive, and its load are jobs.
+fn pool_plan(elastic: &Spanned<ElasticSpec>, file: &File, drive: &Drive) -> Result<PoolPlan, ConfigError> {
+    let refuse = |other: &str, key: &str| {
+        let error = ConfigError::at(elastic, format!("[elastic] and {other} cannot be combined"));
+        Err(error.help(format!("remove {key} or [elastic]")))
+    };
+    if file.volume.is_some() {
+        return refuse("[volume]", "[volume]");
+    }
+    if file.store.is_some() {
+        return refuse("[store]", "[store]");
+    }
+    ElasticSpec::check(elastic, drive)
 }
 
 /// A store ends by itself, and cannot be combined with jobs.

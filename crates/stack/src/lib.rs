@@ -6,8 +6,9 @@
 //! below it ([`Node::with_layers`]).
 //!
 //! A TOML file describes an experiment: `[drive]` names a profile, changes values of it and adds
-//! layers ([`DriveSpec`]); `[volume]` makes a volume of such drives ([`VolumeSpec`]); `[run]` and
-//! `[[job]]` are the workload, as in `zonda-workload`. [`Experiment::parse`] validates all of it,
+//! layers ([`DriveSpec`]); `[volume]` makes a volume of such drives ([`VolumeSpec`]), `[elastic]` a
+//! pool of namespaces on one ([`ElasticSpec`]); `[run]` and `[[job]]` are the workload, as in
+//! `zonda-workload`. [`Experiment::parse`] validates all of it,
 //! so that [`Experiment::run`] cannot fail: it builds the device, fills it, runs the workload in
 //! virtual time and returns an [`ExperimentResult`]. The same file and seed give the same result.
 //! `docs/guide/stacks.md` is the reference.
@@ -45,6 +46,7 @@
 mod built;
 mod drive;
 mod drive_series;
+mod elastic;
 mod experiment;
 mod hints;
 mod layer;
@@ -56,6 +58,7 @@ mod volume;
 pub use built::Stack;
 pub use drive::{Drive, DriveSpec};
 pub use drive_series::DriveSample;
+pub use elastic::{ElasticNamespace, ElasticNamespaceSpec, ElasticSpec, ElasticSummary, GroupCount};
 pub use experiment::Experiment;
 pub use layer::{
     DelaySpec, EffectSpec, FaultSpec, Layer, LayerSpec, PolicySpec, SchedulerSpec, SliceSpec, TraceSpec, WhenSpec,

@@ -9,7 +9,7 @@ use zonda_workload::RunResult;
 use zonda_workload::lsm::StoreResult;
 use zonda_zoned::{ZoneIndex, ZoneState, ZonedDevice};
 
-use crate::DriveSample;
+use crate::{DriveSample, ElasticSummary};
 
 /// The result of `zonda bench`; also the schema of its JSON.
 #[derive(Clone, Debug, Serialize)]
@@ -24,6 +24,9 @@ pub struct ExperimentResult {
     /// The result of the volume, if there is one.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub volume: Option<VolumeSummary>,
+    /// The pool, if there is one.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub elastic: Option<ElasticSummary>,
     /// The counters of the drive over time, from the start of the run to the last completion.
     pub drive_series: Vec<DriveSample>,
     /// The drive at the end.

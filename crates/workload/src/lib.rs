@@ -50,7 +50,7 @@ mod stamp;
 mod summary;
 
 pub use distribution::Places;
-pub use plan::Plan;
+pub use plan::{NamedNamespace, Plan};
 pub use prepare::{PrepareError, PrepareProgress, prepare};
 pub use result::{
     EndReason, ErrorCount, Finding, JobResult, JobSample, KindResult, RequestKind, RunResult, Sample, VerifyError,

@@ -29,6 +29,8 @@ pub struct RunSpec {
 pub struct JobSpec {
     /// Default `job1`, `job2`, ... by the place in the file.
     pub name: Option<Spanned<String>>,
+    /// The namespace, by its name; required on a device with several.
+    pub namespace: Option<Spanned<String>>,
     /// What to do.
     pub operation: Spanned<JobOperation>,
     /// Weights of operations, only for [`JobOperation::Mix`].
@@ -200,6 +202,7 @@ impl JobSpec {
     pub fn new(operation: JobOperation) -> JobSpec {
         JobSpec {
             name: None,
+            namespace: None,
             operation: unplaced(operation),
             mix: None,
             block_size: None,

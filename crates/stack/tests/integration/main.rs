@@ -1,5 +1,6 @@
 //! Stacks described in files: experiments, volumes, and mistakes in the files.
 
+mod elastic;
 mod experiments;
 mod graph;
 mod mistakes;

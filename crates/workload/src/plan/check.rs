@@ -5,7 +5,7 @@ use std::ops::Range;
 use zonda_config::{ByteSize, ConfigError, IndexSet, Rate, Spanned};
 use zonda_zoned::{Duration, Geometry, ZoneIndex, ZoneType};
 
-use super::{JobPlan, positive_time, time};
+use super::{JobPlan, Place, positive_time, time};
 use crate::limits::{QUEUE_DEPTH_MAX, STRIPE_PARTS_MAX, WORKERS_MAX};
 use crate::{Distribution, JobOperation, JobSpec, Mix, OnFull, Share, ZoneOrder};
 
@@ -22,6 +22,8 @@ struct Check<'a> {
     operation: JobOperation,
     weights: Mix,
     geometry: &'a Geometry,
+    /// What has this geometry: "drive" or "namespace".
+    noun: &'static str,
 }
 
 /// Fills in the defaults of the `index`-th job and checks it.
@@ -29,11 +31,11 @@ pub(super) fn job(
     place: &Spanned<JobSpec>,
     index: usize,
     run_time: Option<Duration>,
-    geometry: &Geometry,
+    own: &Place<'_>,
 ) -> Result<JobPlan, ConfigError> {
     let spec = place.get_ref();
     let operation = *spec.operation.get_ref();
-    let check = Check { place, spec, operation, weights: Mix::default(), geometry };
+    let check = Check { place, spec, operation, weights: Mix::default(), geometry: own.geometry, noun: own.noun };
     check.no_key_is_out_of_place()?;
     let check = Check { weights: check.weights()?, ..check };
 
@@ -51,7 +53,7 @@ pub(super) fn job(
         parts: request_blocks / part_blocks,
         part_blocks,
         queue_depth: check.count(&spec.queue_depth, QUEUE_DEPTH_MAX)?,
-        workers,
+        workers: workers.into_iter().map(|zones| zones.into_iter().map(|zone| own.zone(zone)).collect()).collect(),
         zone_order,
         rate: spec.rate.as_ref().map(|rate| *rate.get_ref()),
         think_time: time(&spec.think_time)?.unwrap_or(Duration::ZERO),
@@ -169,7 +171,7 @@ impl Check<'_> {
             }
             let zones =
                 if geometry.zone_count == 1 { "1 zone".to_owned() } else { format!("{} zones", geometry.zone_count) };
-            let message = format!("zone {zone} does not exist: the drive has {zones}");
+            let message = format!("zone {zone} does not exist: the {} has {zones}", self.noun);
             return Err(ConfigError::at(place, message).help(help));
         }
         if let Some(zone) = zones.iter().find(|&&zone| !takes(ZoneIndex(zone))) {
@@ -337,7 +339,8 @@ impl Check<'_> {
         if active <= max as usize {
             return Ok(());
         }
-        let message = format!("this writes {active} zones at a time, and the drive allows {max} active zones");
+        let noun = self.noun;
+        let message = format!("this writes {active} zones at a time, and the {noun} allows {max} active zones");
         let first = self.geometry.conventional_zone_count;
         let (error, help) = match (&self.spec.zones, &self.spec.zone_order, &self.spec.workers) {
             (_, _, Some(place)) if order == ZoneOrder::Sequential => {

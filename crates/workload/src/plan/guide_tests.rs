@@ -34,7 +34,13 @@ fn every_example_of_the_guide_is_a_plan() {
     assert!(examples().count() > 10);
     for example in examples() {
         let (run, jobs) = parse_jobs(example).unwrap_or_else(|error| panic!("{error}\n{example}"));
-        Plan::new(&run, &jobs, &drive()).unwrap_or_else(|error| panic!("{error}\n{example}"));
+        let plan = if example.contains("\nnamespace = ") {
+            let namespaces = ["db", "log"].map(|name| NamedNamespace { name: name.to_owned(), geometry: drive() });
+            Plan::over_namespaces(&run, &jobs, &namespaces)
+        } else {
+            Plan::new(&run, &jobs, &drive())
+        };
+        plan.unwrap_or_else(|error| panic!("{error}\n{example}"));
     }
 }
 

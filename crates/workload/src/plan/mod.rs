@@ -12,8 +12,12 @@ use crate::{Distribution, JobOperation, JobSpec, Mix, OnFull, RunSpec, ZoneOrder
 mod check;
 #[cfg(test)]
 mod guide_tests;
+mod namespaces;
 #[cfg(test)]
 mod tests;
+
+pub use namespaces::NamedNamespace;
+use namespaces::{Place, chosen, no_namespace_is_named};
 
 /// Interval of the time series of a run without a time limit.
 const SAMPLE_WITHOUT_TIME: Duration = Duration::from_millis(10);
@@ -70,6 +74,35 @@ impl Plan {
     /// The first value that is invalid or not supported by this drive, with its position, and the
     /// allowed values.
     pub fn new(run: &RunSpec, jobs: &[Spanned<JobSpec>], geometry: &Geometry) -> Result<Plan, ConfigError> {
+        no_namespace_is_named(jobs)?;
+        let place = Place { first_zone: 0, geometry, noun: "drive" };
+        Plan::over(run, jobs, geometry, |_| Ok(place))
+    }
+
+    /// As [`Plan::new`], for jobs that choose one of several namespaces by its name. The plan is for
+    /// a device that has their zones as one namespace, in the order of this list.
+    ///
+    /// # Errors
+    /// As there; and a job that names no namespace, if there are several, or one that does not exist.
+    ///
+    /// # Panics
+    /// If the list is empty, or the namespaces differ in more than their number of zones and their
+    /// limits on open and active ones.
+    pub fn over_namespaces(
+        run: &RunSpec,
+        jobs: &[Spanned<JobSpec>],
+        namespaces: &[NamedNamespace],
+    ) -> Result<Plan, ConfigError> {
+        Plan::over(run, jobs, &NamedNamespace::joined(namespaces), |job| chosen(namespaces, job))
+    }
+
+    /// Checks each job against its place in the zones of `geometry`.
+    fn over<'a>(
+        run: &RunSpec,
+        jobs: &[Spanned<JobSpec>],
+        geometry: &Geometry,
+        place_of: impl Fn(&Spanned<JobSpec>) -> Result<Place<'a>, ConfigError>,
+    ) -> Result<Plan, ConfigError> {
         if jobs.is_empty() {
             let help = "add a table [[job]] with a line like operation = \"randread\"";
             return Err(ConfigError::new("the file has no job").help(help));
@@ -79,8 +112,11 @@ impl Plan {
                 .help(format!("at most {JOBS_MAX} are allowed; use workers for copies of a job")));
         }
         let mut plan = Plan::of_run(run, geometry)?;
+        let mut places = Vec::new();
         for (index, place) in jobs.iter().enumerate() {
-            let job = check::job(place, index, plan.time, geometry)?;
+            let own = place_of(place)?;
+            let job = check::job(place, index, plan.time, &own)?;
+            places.push(own);
             if plan.jobs.iter().any(|other| other.name == job.name) {
                 let message = format!("two jobs have the name \"{}\"", job.name);
                 let error = match &place.get_ref().name {
@@ -91,8 +127,8 @@ impl Plan {
             }
             plan.jobs.push(job);
         }
-        check_writers_apart(&plan.jobs, jobs, geometry)?;
-        plan.prefill = prefill(&plan.jobs, jobs, geometry)?;
+        check_writers_apart(&plan.jobs, jobs, &places, geometry)?;
+        plan.prefill = prefill(&plan.jobs, jobs, &places, geometry)?;
         plan.verify_fits()?;
         Ok(plan)
     }
@@ -230,7 +266,12 @@ fn positive_time(value: &Option<Spanned<TimeSpan>>) -> Result<Option<Duration>, 
 
 /// Checks that no two jobs write to one sequential zone by plain writes, which would be out of
 /// order.
-fn check_writers_apart(plans: &[JobPlan], jobs: &[Spanned<JobSpec>], geometry: &Geometry) -> Result<(), ConfigError> {
+fn check_writers_apart(
+    plans: &[JobPlan],
+    jobs: &[Spanned<JobSpec>],
+    places: &[Place<'_>],
+    geometry: &Geometry,
+) -> Result<(), ConfigError> {
     let mut writer_of_zone: Vec<Option<usize>> = vec![None; geometry.zone_count as usize];
     for (index, plan) in plans.iter().enumerate().filter(|(_, plan)| plan.writes_forward()) {
         for zone in plan.zones().filter(|&zone| geometry.zone_type(zone) == ZoneType::SequentialWriteRequired) {
@@ -238,6 +279,7 @@ fn check_writers_apart(plans: &[JobPlan], jobs: &[Spanned<JobSpec>], geometry: &
             if other == index || (plan.weights.write == 0 && plans[other].weights.write == 0) {
                 continue;
             }
+            let zone = zone.0 - places[index].first_zone;
             let message = format!("zone {zone} is also written by the job \"{}\"", plans[other].name);
             let job = &jobs[index];
             let error = match &job.get_ref().zones {
@@ -255,6 +297,7 @@ fn check_writers_apart(plans: &[JobPlan], jobs: &[Spanned<JobSpec>], geometry: &
 fn prefill(
     plans: &[JobPlan],
     jobs: &[Spanned<JobSpec>],
+    places: &[Place<'_>],
     geometry: &Geometry,
 ) -> Result<Vec<(ZoneIndex, Blocks)>, ConfigError> {
     let capacity = geometry.zone_capacity_blocks.0;
@@ -263,7 +306,7 @@ fn prefill(
         is_written[zone.as_usize()] = true;
     }
     let mut blocks = vec![0; geometry.zone_count as usize];
-    for (plan, job) in plans.iter().zip(jobs) {
+    for ((plan, job), place) in plans.iter().zip(jobs).zip(places) {
         let wanted = job.get_ref().prefill.as_ref();
         let default_full = matches!(plan.operation, JobOperation::Read | JobOperation::Randread | JobOperation::Reset);
         let share = wanted.map_or(if default_full { 1.0 } else { 0.0 }, |prefill| prefill.get_ref().0);
@@ -275,12 +318,15 @@ fn prefill(
             (1..capacity).contains(&blocks)
                 && geometry.zone_type(ZoneIndex(zone as u32)) == ZoneType::SequentialWriteRequired
         };
-        let active = blocks.iter().enumerate().filter(|&entry| partial(entry)).count();
-        if let (Some(place), Some(max)) = (wanted, geometry.max_active_zones)
+        let own = blocks.iter().enumerate().filter(|&(zone, _)| place.zones().contains(&(zone as u32)));
+        let active = own.filter(|&entry| partial(entry)).count();
+        if let (Some(at), Some(max)) = (wanted, place.geometry.max_active_zones)
             && active > max as usize
         {
-            let message = format!("this leaves {active} zones partly written, and the drive allows {max} active zones");
-            return Err(ConfigError::at(place, message).help(format!("use at most {max} zones, or prefill = true")));
+            let noun = place.noun;
+            let message =
+                format!("this leaves {active} zones partly written, and the {noun} allows {max} active zones");
+            return Err(ConfigError::at(at, message).help(format!("use at most {max} zones, or prefill = true")));
         }
     }
     let filled = blocks.into_iter().enumerate().filter(|&(_, blocks)| blocks > 0);

@@ -1,0 +1,141 @@
+//! Pools of namespaces on a simulated drive, from their files to their results.
+
+use zonda_stack::{ElasticNamespace, Experiment, ExperimentResult};
+
+use crate::PROFILES;
+
+/// A small drive of many zones, each on one die. Its write buffer is smaller than a stripe group.
+fn drive(active: u32, keys: &str) -> String {
+    format!(
+        "[drive]\nprofile = \"ezns-small\"\n{keys}\nset = {{ \"geometry.zone_size\" = \"6 MiB\", \
+         \"geometry.zone_capacity\" = \"6 MiB\", \"flash.erase_unit\" = \"3 MiB\", \"write_buffer.capacity\" = \"6 MiB\", \"geometry.zones\" = 2048, \
+         \"geometry.max_active_zones\" = {active}, \"geometry.max_open_zones\" = {active} }}\n"
+    )
+}
+
+const TWO: &str = "[elastic]\n[[elastic.namespace]]\nname = \"db\"\nzones = 4\nactive = 4\nweight = 2\n\
+                   [[elastic.namespace]]\nname = \"log\"\nzones = 6\nactive = 2\n";
+
+fn run(text: &str) -> ExperimentResult {
+    let experiment = Experiment::parse(text, &PROFILES).unwrap_or_else(|error| panic!("{error}\n{text}"));
+    let result = experiment.run(&mut |_| {});
+    assert!(!result.has_failed(), "{:?}", result.run.jobs);
+    result
+}
+
+fn namespaces(result: &ExperimentResult) -> &[ElasticNamespace] {
+    &result.elastic.as_ref().expect("the file has [elastic]").namespaces
+}
+
+/// Message, line and column, and remedy of the error in a file.
+fn mistake(text: &str) -> (String, (usize, usize), String) {
+    let error = Experiment::parse(text, &PROFILES).expect_err(text).error;
+    let before = &text[..error.span.as_ref().map_or(0, |span| span.start)];
+    let column = before.rsplit('\n').next().map_or(0, str::len) + 1;
+    (error.message, (before.matches('\n').count() + 1, column), error.help.unwrap_or_default())
+}
+
+#[test]
+fn jobs_on_two_namespaces_verify_their_data_and_give_the_same_result_twice() {
+    let jobs = "[run]\nverify = true\n\
+                [[job]]\nname = \"db\"\nnamespace = \"db\"\noperation = \"write\"\nzones = \"0..2\"\nworkers = 2\n\
+                block_size = \"64 KiB\"\nbytes = \"24 MiB\"\n\
+                [[job]]\nname = \"log\"\nnamespace = \"log\"\noperation = \"append\"\nzones = \"0..2\"\n\
+                block_size = \"16 KiB\"\nqueue_depth = 4\nbytes = \"8 MiB\"\n\
+                [[job]]\nname = \"queries\"\nnamespace = \"log\"\noperation = \"randread\"\nzones = \"4..5\"\n\
+                prefill = 0.1\noperations = 500\n";
+    let text = drive(67, "payload = \"bytes\"") + TWO + jobs;
+    let result = run(&text);
+    assert!(result.run.verified_blocks.is_some_and(|blocks| blocks >= 500), "{:?}", result.run.verified_blocks);
+    let [db, log] = namespaces(&result) else { panic!("there are two namespaces") };
+    assert_eq!((db.name.as_str(), db.essentials, db.spares_own), ("db", 21, 22), "two thirds, and what is left over");
+    assert_eq!((log.name.as_str(), log.essentials, log.spares_own), ("log", 10, 10));
+    let groups = |namespace: &ElasticNamespace| namespace.groups.iter().map(|count| count.groups).sum::<u32>();
+    assert!(groups(db) >= 2, "each of two writers has a v-zone: {db:?}");
+    assert!(groups(log) >= 2, "{log:?}");
+    let counters = &result.drive.counters;
+    assert!(counters.host_write_bytes > 32 << 20, "the log of the pool and the prefill are on the drive, too");
+    assert_eq!(format!("{result:?}"), format!("{:?}", run(&text)));
+}
+
+#[test]
+fn each_namespace_has_zones_of_its_own() {
+    let job = |namespace: &str| {
+        format!(
+            "[[job]]\nnamespace = \"{namespace}\"\noperation = \"write\"\nzones = 0\nbytes = \"1 MiB\"\nblock_size = \"64 KiB\"\n"
+        )
+    };
+    let result = run(&(drive(67, "") + TWO + &job("db") + &job("log")));
+    assert_eq!(result.run.jobs.len(), 2, "both write zone 0, each of its namespace");
+    let (message, place, _) = mistake(&(drive(67, "") + TWO + &job("log") + &job("log")));
+    assert_eq!((message.as_str(), place), ("zone 0 is also written by the job \"job1\"", (24, 9)));
+    let (message, ..) = mistake(&(drive(67, "") + TWO + &job("log").replace("zones = 0", "zones = 6")));
+    assert_eq!(message, "zone 6 does not exist: the namespace has 6 zones");
+}
+
+#[test]
+fn a_job_names_its_namespace_where_there_are_two() {
+    let job = "[[job]]\noperation = \"append\"\noperations = 10\n";
+    let (message, place, help) = mistake(&(drive(67, "") + TWO + job));
+    assert_eq!((message.as_str(), place), ("the job names no namespace, and there are 2", (15, 1)));
+    assert_eq!(help, "add a line like namespace = \"db\"");
+    let named = job.replace("operations", "namespace = \"dp\"\noperations");
+    let (message, place, help) = mistake(&(drive(67, "") + TWO + &named));
+    assert_eq!((message.as_str(), place), ("there is no namespace \"dp\"", (17, 13)));
+    assert!(help.starts_with("did you mean \"db\"?"), "{help}");
+    let one = "[elastic]\n[[elastic.namespace]]\nname = \"a\"\nzones = 4\nactive = 4\n";
+    assert_eq!(run(&(drive(67, "") + one + job)).run.jobs[0].kinds[0].operations, 10, "one needs no name");
+    let (message, place, _) = mistake(&(drive(67, "") + &named));
+    assert_eq!((message.as_str(), place), ("namespaces have names only in a pool", (7, 13)));
+}
+
+#[test]
+fn a_pool_that_the_drive_cannot_have_is_refused_at_its_place() {
+    let of = |elastic: &str, namespace: &str| {
+        drive(67, "")
+            + "[elastic]\n"
+            + elastic
+            + "\n[[elastic.namespace]]\nname = \"a\"\n"
+            + namespace
+            + "\n[[job]]\noperation = \"append\"\n"
+    };
+    let (message, place, _) = mistake(&of("zones_per_vzone = 16\nwidth_max = 3", "zones = 4\nactive = 4"));
+    assert_eq!(place, (5, 1), "{message}");
+    assert!(message.contains("the widest stripe group must be a power of two"), "{message}");
+    let (message, place, _) = mistake(&of("", "zones = 4\nactive = 33"));
+    assert_eq!(place, (7, 1), "{message}");
+    assert!(message.starts_with("the namespace \"a\" cannot be created: 33 active zones are more"), "{message}");
+    let (message, place, _) = mistake(&of("", "zones = 4000\nactive = 4"));
+    assert!(place == (7, 1) && message.contains("not promised to others"), "{message}");
+    let (message, ..) = mistake(&(drive(67, "") + "[elastic]\n[[job]]\noperation = \"append\"\n"));
+    assert_eq!(message, "the pool has no namespace");
+    let volume = "[volume]\nlevel = \"raid5\"\ndata = 2\n";
+    let (message, ..) = mistake(&(of("", "zones = 4\nactive = 4") + volume));
+    assert_eq!(message, "[elastic] and [volume] cannot be combined");
+}
+
+/// A quarter of the drive of the paper: 32 essentials and 32 spares.
+fn four_writers(width_max: u32) -> ExperimentResult {
+    run(&(drive(67, "")
+        + &format!(
+            "[elastic]\nzones_per_vzone = 16\nwidth_max = {width_max}\n\
+             [[elastic.namespace]]\nname = \"a\"\nzones = 80\nactive = 16\n\
+             [run]\ntime = \"5 s\"\nramp = \"4 s\"\n\
+             [[job]]\noperation = \"write\"\nworkers = 4\nblock_size = \"256 KiB\"\nqueue_depth = 16\non_full = \"reset\"\n"
+        )))
+}
+
+#[test]
+fn four_writers_get_groups_of_eight_zones_once_the_average_has_converged() {
+    let bytes = |result: &ExperimentResult| result.run.jobs[0].kinds[0].bytes;
+    let (wide, narrow) = (four_writers(16), four_writers(4));
+    let [namespace] = namespaces(&wide) else { panic!("there is one namespace") };
+    assert_eq!((namespace.essentials, namespace.spares_own, namespace.width_min), (32, 32, 2));
+    let widest = namespace.groups.last().expect("there are groups");
+    assert_eq!(widest.width, 8, "eZNS, figure 26: {:?}", namespace.groups);
+    assert!(widest.groups > 20, "not once only: {:?}", namespace.groups);
+    assert!((3 * 6..=4 * 6).contains(&namespace.spares_used), "a group of eight has six spares: {namespace:?}");
+    let ratio = bytes(&wide) as f64 / bytes(&narrow) as f64;
+    // Less than twice: at the end one of the four still has a group of four zones.
+    assert!((1.4..2.1).contains(&ratio), "wider groups are faster: {ratio}");
+}
