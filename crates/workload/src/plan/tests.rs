@@ -382,7 +382,10 @@ fn a_file_without_jobs_is_refused_with_the_missing_part() {
     assert_eq!(mistake("[[job]]\nname = \"x\"\n").0, "missing key \"operation\" in [[job]] number 1");
     let (message, place, help) = mistake(&job("operation = \"randread\"\nquedepth = 4"));
     assert_eq!((message.as_str(), place.as_str()), ("unknown key \"quedepth\"", "quedepth"));
-    assert!(help.starts_with("did you mean \"queue_depth\"? allowed here: name, namespace, operation, mix, block_size"), "{help}");
+    assert!(
+        help.starts_with("did you mean \"queue_depth\"? allowed here: name, namespace, operation, mix, block_size"),
+        "{help}"
+    );
 }
 
 #[test]
