@@ -309,6 +309,35 @@ fn conventional_and_sequential_zones_share_the_dies_and_the_buffer() {
     assert!(rig.drive.counters().programmed_gc_bytes > 0);
 }
 
+#[test]
+fn pages_written_together_are_read_from_different_dies_whatever_the_size_of_the_buffer() {
+    const PAGES: u64 = 4;
+    for buffer_kib in [192, 768, 3_072] {
+        let mut profile = drive();
+        profile.write_buffer.capacity = kib(buffer_kib);
+        let mut rig = Rig::new(&profile);
+        prefill(&mut rig);
+        // More outstanding than the buffer holds, so that units wait for dies that collect.
+        let chunks = BLOCKS / (PAGES * PAGE);
+        let mut prng = Prng::new(8);
+        for _ in 0..6 * chunks {
+            let start = Lba(prng.below(chunks) * PAGES * PAGE);
+            rig.submit(Operation::Write { start, blocks: Blocks(PAGES * PAGE), payload: Payload::None });
+            while rig.drive.outstanding() > 64 {
+                assert!(rig.step());
+            }
+        }
+        let read = |rig: &mut Rig, chunk: u64| {
+            let start = Lba(chunk * PAGES * PAGE);
+            rig.alone_us(|rig| rig.submit(Operation::Read { start, blocks: Blocks(PAGES * PAGE) }))
+        };
+        // The collector moves some of them later, but never onto the die of all the others.
+        let together_us = READ_US + PAGES * (50 + 16) + 4;
+        let slowest_us = (0..chunks).map(|chunk| read(&mut rig, chunk)).max().expect("there are chunks");
+        assert!(slowest_us < together_us, "{buffer_kib} KiB: {slowest_us} us");
+    }
+}
+
 /// A drive whose map has six pages of 16 KiB, of which one is in memory.
 fn drive_with_a_small_map_cache() -> Profile {
     let mut profile = drive();
