@@ -31,7 +31,7 @@ pub(crate) struct Log {
     pool: PoolId,
     block_bytes: usize,
     zone_blocks: u64,
-    copies: [Copy; LOG_COPIES],
+    copies: [LogCopy; LOG_COPIES],
     /// The last block of records that was begun.
     sequence: u64,
     pending: VecDeque<(Vec<u8>, Ticket)>,
@@ -42,7 +42,7 @@ pub(crate) struct Log {
 
 /// One copy.
 #[derive(Debug)]
-struct Copy {
+struct LogCopy {
     slots: [u32; SLOTS],
     /// Slots whose zone has failed.
     failed: [bool; SLOTS],
@@ -84,7 +84,7 @@ pub(crate) struct CopyEnd {
     pub(crate) generation: u64,
 }
 
-impl Copy {
+impl LogCopy {
     fn has_failed(&self) -> bool {
         self.failed.iter().all(|failed| *failed)
     }
@@ -108,7 +108,7 @@ impl Log {
         sequence: u64,
         ends: [CopyEnd; LOG_COPIES],
     ) -> Log {
-        let copies = [0, 1].map(|copy: usize| Copy {
+        let copies = [0, 1].map(|copy: usize| LogCopy {
             slots: slots_of(copy),
             failed: [false; SLOTS],
             current: ends[copy].current,

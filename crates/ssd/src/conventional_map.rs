@@ -3,7 +3,7 @@
 use zonda_zoned::ZoneIndex;
 
 use crate::conventional::Lookup;
-use crate::pending::{Cause, CommandKey, Place, ReadChain, Reader, Work};
+use crate::pending::{CommandKey, ReadChain, Reader};
 use crate::ssd::Ssd;
 
 impl Ssd {
@@ -67,18 +67,7 @@ impl Ssd {
         loop {
             let conventional = self.conventional.as_mut().expect("conventional zones have their map");
             let Some(die) = conventional.take_map_program() else { return };
-            self.add_work(Work {
-                cause: Cause::Mapping,
-                die: die as u16,
-                place: Place::Mapping { zone: ZoneIndex(0) },
-                host_bytes: 0,
-                spilled_bytes: 0,
-                pad_bytes: 0,
-                pages_to_load: (self.timing.program_unit_bytes / self.timing.read_unit_bytes) as u32,
-                group: 0,
-                command: None,
-                padding: None,
-            });
+            self.program_mapping_on(die as u16, ZoneIndex(0));
         }
     }
 }

@@ -92,10 +92,15 @@ impl Ssd {
         self.enter_stage(Stage::Exclusive, work);
     }
 
-    /// A unit of mapping is programmed on the next die in turn; nothing waits for it.
+    /// A unit of mapping is programmed on the next die in turn.
     fn program_mapping(&mut self, zone: ZoneIndex) {
         let die = self.resets.next_mapping_die;
         self.resets.next_mapping_die = (die + 1) % self.dies.len() as u16;
+        self.program_mapping_on(die, zone);
+    }
+
+    /// A unit of mapping is programmed on a die; nothing waits for it.
+    pub(crate) fn program_mapping_on(&mut self, die: u16, zone: ZoneIndex) {
         self.add_work(Work {
             cause: Cause::Mapping,
             die,

@@ -15,6 +15,8 @@
 //! kind 5, retired:        zone u32, which is not used again
 //! ```
 
+use zonda_zoned::{Blocks, Geometry};
+
 use super::codec::{Decoder, Encoder};
 use crate::limits::{EXTENSION_BYTES_MAX, JUMPS_MAX, NAME_BYTES_MAX, PHYSICAL_ZONES_MAX};
 
@@ -124,6 +126,25 @@ impl Record {
 }
 
 impl NamespaceRecord {
+    /// The namespace as hosts see it, on a drive of this geometry.
+    pub(crate) fn geometry(&self, drive: &Geometry) -> Geometry {
+        Geometry {
+            block_size_bytes: drive.block_size_bytes,
+            metadata_bytes: drive.metadata_bytes,
+            zone_size_blocks: Blocks(self.zone_size_blocks),
+            zone_capacity_blocks: Blocks(self.zone_capacity_blocks),
+            zone_count: self.zone_count,
+            conventional_zone_count: 0,
+            max_active_zones: Some(self.max_active_zones),
+            max_open_zones: Some(self.max_open_zones),
+            max_transfer_blocks: Blocks(self.max_transfer_blocks.into()),
+            max_append_blocks: Blocks(self.max_append_blocks.into()),
+            zrwa: None,
+            read_across_zones: self.read_across_zones,
+            descriptor_extension_bytes: self.extension_bytes.into(),
+        }
+    }
+
     fn encode(&self, to: &mut Encoder) {
         to.u8(2).u32(self.id).raw(&self.uuid).u32(self.zone_count);
         to.u64(self.zone_size_blocks).u64(self.zone_capacity_blocks);

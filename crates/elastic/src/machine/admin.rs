@@ -130,7 +130,10 @@ impl Pool {
         if !(1..=WEIGHT_MAX).contains(&config.weight) {
             return refused(format!("the weight must be 1 to {WEIGHT_MAX}"));
         }
-        let geometry = self.geometry_of(config)?;
+        let id = (1..).find(|id| !self.namespaces.contains_key(id)).expect("there are fewer namespaces than numbers");
+        let record = self.record_of(id, config)?;
+        let geometry = record.geometry(&self.drive);
+        geometry.validate().map_err(|error| AdminError(error.to_string()))?;
         // Those whose record is being written join soon.
         let joining = self.namespaces.values().filter(|own| !own.is_listed);
         let joining = joining.map(|own| (own.record.weight, own.record.max_active_zones));
@@ -143,28 +146,12 @@ impl Pool {
         }
         let needed = u64::from(config.zone_count) * u64::from(self.shape.zones_of(geometry.zone_capacity_blocks));
         self.check_promise(needed)?;
-        let id = (1..).find(|id| !self.namespaces.contains_key(id)).expect("there are fewer namespaces than numbers");
-        let record = NamespaceRecord {
-            id,
-            uuid: config.uuid,
-            name: config.name.clone(),
-            zone_count: config.zone_count,
-            zone_size_blocks: geometry.zone_size_blocks.0,
-            zone_capacity_blocks: geometry.zone_capacity_blocks.0,
-            max_active_zones: config.max_active_zones,
-            max_open_zones: geometry.max_open_zones.unwrap_or(config.max_active_zones),
-            weight: config.weight,
-            max_transfer_blocks: geometry.max_transfer_blocks.0 as u32,
-            max_append_blocks: geometry.max_append_blocks.0 as u32,
-            extension_bytes: config.descriptor_extension_bytes as u8,
-            read_across_zones: config.read_across_zones,
-        };
         self.namespaces.insert(id, Namespace::new(record.clone(), geometry));
         self.record(&Record::Namespace(record), Waiter::Created { namespace: id });
         Ok(NamespaceId(id))
     }
 
-    fn geometry_of(&self, config: &NamespaceConfig) -> Result<Geometry, AdminError> {
+    fn record_of(&self, id: u32, config: &NamespaceConfig) -> Result<NamespaceRecord, AdminError> {
         let capacity = config.zone_capacity_blocks.unwrap_or(self.shape.vzone_capacity_blocks());
         if capacity > self.shape.vzone_capacity_blocks() {
             return refused(format!(
@@ -179,23 +166,23 @@ impl Pool {
         if max_transfer_blocks > self.drive.max_transfer_blocks {
             return refused(format!("the drive transfers at most {} blocks at once", self.drive.max_transfer_blocks));
         }
-        let geometry = Geometry {
-            block_size_bytes: self.drive.block_size_bytes,
-            metadata_bytes: self.drive.metadata_bytes,
-            zone_size_blocks: config.zone_size_blocks.unwrap_or(Blocks(capacity.0.next_power_of_two())),
-            zone_capacity_blocks: capacity,
+        // More than a command can have is refused with the geometry.
+        let blocks_of_command = |blocks: Blocks| u32::try_from(blocks.0).unwrap_or(u32::MAX);
+        Ok(NamespaceRecord {
+            id,
+            uuid: config.uuid,
+            name: config.name.clone(),
             zone_count: config.zone_count,
-            conventional_zone_count: 0,
-            max_active_zones: Some(config.max_active_zones),
-            max_open_zones: Some(config.max_open_zones.unwrap_or(config.max_active_zones)),
-            max_transfer_blocks,
-            max_append_blocks: config.max_append_blocks.unwrap_or(max_transfer_blocks),
-            zrwa: None,
+            zone_size_blocks: config.zone_size_blocks.map_or(capacity.0.next_power_of_two(), |size| size.0),
+            zone_capacity_blocks: capacity.0,
+            max_active_zones: config.max_active_zones,
+            max_open_zones: config.max_open_zones.unwrap_or(config.max_active_zones),
+            weight: config.weight,
+            max_transfer_blocks: blocks_of_command(max_transfer_blocks),
+            max_append_blocks: blocks_of_command(config.max_append_blocks.unwrap_or(max_transfer_blocks)),
+            extension_bytes: config.descriptor_extension_bytes as u8,
             read_across_zones: config.read_across_zones,
-            descriptor_extension_bytes: config.descriptor_extension_bytes,
-        };
-        geometry.validate().map_err(|error| AdminError(error.to_string()))?;
-        Ok(geometry)
+        })
     }
 
     /// Physical zones that are promised to namespaces.

@@ -1,5 +1,7 @@
 //! Takes commands of hosts apart: the table of the namespace decides, v-zones get what follows.
 
+use std::ops::Range;
+
 use zonda_zoned::zones::{WriteGrant, ZoneEffect};
 use zonda_zoned::{
     Blocks, Command, Completion, Key, Lba, LbaRange, Operation, Origin, Outcome, Payload, PayloadKind, QueueFull,
@@ -94,15 +96,20 @@ impl Pool {
         self.completions.push(Completion { id, status, outcome });
     }
 
-    /// The v-zones of a run of blocks: each with the blocks in it, and how far in the run they begin.
-    fn parts_of(&self, namespace: u32, start: Lba, blocks: Blocks) -> Vec<(u32, std::ops::Range<u64>, u64)> {
-        let size = self.namespaces[&namespace].record.zone_size_blocks;
+    /// The v-zones of a run of blocks: each with those of its blocks that are written, and how far in
+    /// the run they begin. What is not written reads as zeros.
+    fn written_parts_of(&self, namespace: u32, start: Lba, blocks: Blocks) -> Vec<(u32, Range<u64>, u64)> {
+        let own = &self.namespaces[&namespace];
+        let size = own.record.zone_size_blocks;
         let (mut at, end) = (start.0, start.0 + blocks.0);
         let mut parts = Vec::with_capacity(1);
         while at < end {
-            let (zone, offset) = (at / size, at % size);
+            let (zone, offset) = ((at / size) as u32, at % size);
             let length = (size - offset).min(end - at);
-            parts.push((zone as u32, offset..offset + length, at - start.0));
+            let written = own.table.readable_blocks(ZoneIndex(zone)).0;
+            if offset < written {
+                parts.push((zone, offset..(offset + length).min(written), at - start.0));
+            }
             at += length;
         }
         parts
@@ -110,26 +117,17 @@ impl Pool {
 
     fn read(&mut self, host: Key<Host>, namespace: u32, start: Lba, blocks: Blocks) {
         self.hosts[host].result = HostResult::Read(Assembly::new(self.kind, blocks.0, self.format));
-        for (vzone, range, at) in self.parts_of(namespace, start, blocks) {
-            // What is not written reads as zeros.
-            let readable = self.namespaces[&namespace].table.readable_blocks(ZoneIndex(vzone)).0;
-            let range = range.start..range.end.min(readable);
-            if range.start < range.end {
-                self.hosts[host].parts += 1;
-                self.add_item(namespace, vzone, Item::Read { host, blocks: range, at });
-            }
+        for (vzone, blocks, at) in self.written_parts_of(namespace, start, blocks) {
+            self.hosts[host].parts += 1;
+            self.add_item(namespace, vzone, Item::Read { host, blocks, at });
         }
     }
 
     fn deallocate(&mut self, host: Key<Host>, namespace: u32, ranges: &[LbaRange]) {
         for LbaRange { start, blocks } in ranges {
-            for (vzone, range, _) in self.parts_of(namespace, *start, *blocks) {
-                let readable = self.namespaces[&namespace].table.readable_blocks(ZoneIndex(vzone)).0;
-                let range = range.start..range.end.min(readable);
-                if range.start < range.end {
-                    self.hosts[host].parts += 1;
-                    self.add_item(namespace, vzone, Item::Deallocate { host, blocks: range });
-                }
+            for (vzone, blocks, _) in self.written_parts_of(namespace, *start, *blocks) {
+                self.hosts[host].parts += 1;
+                self.add_item(namespace, vzone, Item::Deallocate { host, blocks });
             }
         }
     }

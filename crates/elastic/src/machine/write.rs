@@ -4,7 +4,7 @@ use zonda_zoned::{Blocks, Key, Operation, Payload, Status, ZoneIndex, ZoneState}
 
 use super::{Op, Pool, Waiter};
 use crate::payload::gather;
-use crate::vzone::{Busy, Write};
+use crate::vzone::{Busy, Item, Write};
 
 impl Pool {
     /// Submits what has a place. Returns whether that is all of it.
@@ -117,23 +117,18 @@ impl Pool {
         own.has_failed = true;
         own.torn = None;
         self.withdraw_request(namespace, vzone);
-        let own = self.vzone(namespace, vzone);
-        let written = own.written;
-        let is_reset_later = own.items.iter().any(|item| matches!(item, crate::vzone::Item::Reset(..)));
-        let zone = ZoneIndex(vzone);
-        let table = &mut self.namespaces.get_mut(&namespace).expect("it has the v-zone").table;
-        let state = table.zone(zone).state;
+        let found = self.namespaces.get_mut(&namespace).expect("it has the v-zone");
+        let (own, zone) = (&found.vzones[vzone as usize], ZoneIndex(vzone));
         // A reset that has taken effect forgives the failure.
-        if !is_reset_later {
-            let is_by_writes = state.is_active() || state == ZoneState::Full;
-            if is_by_writes && !self.namespaces[&namespace].vzones[vzone as usize].finish_waits() {
-                let table = &mut self.namespaces.get_mut(&namespace).expect("it has the v-zone").table;
-                // A full zone becomes closed on the way, which may need a resource that is not there.
-                let _ = table.truncate(zone, Blocks(written));
-            }
-            let table = &mut self.namespaces.get_mut(&namespace).expect("it has the v-zone").table;
-            table.degrade(zone, ZoneState::ReadOnly);
+        if own.items.iter().any(|item| matches!(item, Item::Reset(..))) {
+            return;
         }
+        let state = found.table.zone(zone).state;
+        if (state.is_active() || state == ZoneState::Full) && !own.finish_waits() {
+            // A full zone becomes closed on the way, which may need a resource that is not there.
+            let _ = found.table.truncate(zone, Blocks(own.written));
+        }
+        found.table.degrade(zone, ZoneState::ReadOnly);
     }
 
     /// All writes of a v-zone that has failed have ended: its resources are released once that is

@@ -2,11 +2,11 @@
 
 use std::collections::{BTreeMap, BTreeSet};
 
-use zonda_zoned::{Blocks, Geometry, Instant, ZoneAction, ZoneIndex, ZoneState, ZoneTarget};
+use zonda_zoned::{Blocks, Instant, ZoneAction, ZoneIndex, ZoneState, ZoneTarget};
 
 use super::{Start, StartError, ZoneFound};
 use crate::balloon::Grant;
-use crate::format::{NamespaceRecord, PoolId, VZoneRecord};
+use crate::format::{PoolId, Reservation, VZoneRecord};
 use crate::group::Group;
 use crate::limits::{HEADER_BLOCKS, LOG_ZONES};
 use crate::log::{CopyEnd, Log};
@@ -52,7 +52,8 @@ impl Start {
                 if !owned.insert(*zone) || !(LOG_ZONES..zone_count).contains(zone) {
                     return Err(StartError::LogDamaged(format!("zone {zone} is in two places, or in none")));
                 }
-                zones.set(*zone, ZoneUse::Group { namespace: key.0, vzone: key.1 }, self.reservation_in(*zone));
+                let number = self.reservation_in(*zone).map_or(0, |reservation| reservation.number);
+                zones.set(*zone, ZoneUse::Group { namespace: key.0, vzone: key.1 }, number);
             }
             mounted.insert(*key, own);
         }
@@ -63,7 +64,7 @@ impl Start {
                 _ if retired.contains(&zone) => ZoneUse::Retired,
                 ZoneState::Empty => ZoneUse::Free,
                 ZoneState::ReadOnly | ZoneState::Offline => ZoneUse::Retired,
-                _ if self.is_ours(zone) => {
+                _ if self.reservation_in(zone).is_some() => {
                     to_reset.push(zone);
                     ZoneUse::Leaving
                 }
@@ -75,7 +76,7 @@ impl Start {
         let log = Log::new(found.id, block_bytes, self.drive.zone_capacity_blocks.0, found.sequence, found.ends);
         let mut pool = self.pool(now, found.id, shape, found.pool.epoch + 1, zones, log);
         for record in found.namespaces.values() {
-            let geometry = geometry_of(&self.drive, record);
+            let geometry = record.geometry(&self.drive);
             geometry.validate().map_err(|error| StartError::LogDamaged(error.to_string()))?;
             let mut own = Namespace::new(record.clone(), geometry);
             let of_namespace = mounted.extract_if((record.id, 0)..=(record.id, u32::MAX), |_, _| true);
@@ -92,15 +93,10 @@ impl Start {
         Ok(pool)
     }
 
-    fn reservation_in(&self, zone: u32) -> u64 {
+    /// The reservation of this zone by this pool, as the zone says itself.
+    fn reservation_in(&self, zone: u32) -> Option<Reservation> {
         let header = self.headers.get(&zone).and_then(|header| header.reservation);
-        header.and_then(Result::ok).filter(|found| found.zone == zone).map_or(0, |reservation| reservation.number)
-    }
-
-    /// Whether a zone that belongs to no v-zone says itself that it is this pool's.
-    fn is_ours(&self, zone: u32) -> bool {
-        let header = self.headers.get(&zone).and_then(|header| header.reservation);
-        header.and_then(Result::ok).is_some_and(|reservation| reservation.zone == zone)
+        header.and_then(Result::ok).filter(|found| found.zone == zone)
     }
 
     /// A v-zone from its record and its zones.
@@ -121,7 +117,7 @@ impl Start {
             vzone.groups.push(group);
         }
         vzone.written = record.written_blocks;
-        let stands = self.stands_to(&vzone.groups);
+        let (group, stands) = self.first_missing(&vzone.groups);
         if stands < vzone.written && !vzone.is_offline {
             // The power was lost before the record and the data were flushed: the finish has not ended.
             (vzone.written, vzone.is_finished) = (stands, false);
@@ -129,7 +125,8 @@ impl Start {
         let is_closed = vzone.is_finished || vzone.has_failed || vzone.is_offline;
         let mut whole = VZone { groups: vzone.groups.clone(), ..VZone::default() };
         if !is_closed {
-            self.find_end(&mut vzone, capacity);
+            vzone.written = stands.min(capacity);
+            self.drop_behind(&mut vzone.groups, group, stands);
         }
         whole.written = vzone.written;
         if self.has_lost_zones(&whole) || !self.owners_are_right(record, &whole) {
@@ -144,32 +141,26 @@ impl Start {
         Ok(vzone)
     }
 
-    /// The first block of all groups that is missing.
-    fn stands_to(&self, groups: &[Group]) -> u64 {
+    /// The first block of all groups that is missing, and the index of its group; behind the last
+    /// group if none is.
+    fn first_missing(&self, groups: &[Group]) -> (usize, u64) {
         let mut stands = 0;
-        for group in groups {
+        for (index, group) in groups.iter().enumerate() {
             stands = group.first_missing(&self.written_in(group));
             if stands < group.blocks().end {
-                break;
+                return (index, stands);
             }
         }
-        stands
+        (groups.len(), stands)
     }
 
-    /// The first block that is missing, and the groups up to it: what is behind was not acknowledged.
-    fn find_end(&self, vzone: &mut VZone, capacity: u64) {
-        for index in 0..vzone.groups.len() {
-            let group = &vzone.groups[index];
-            let own = group.blocks();
-            let missing = group.first_missing(&self.written_in(group));
-            vzone.written = missing.min(capacity);
-            if missing < own.end {
-                // A group without a block is made again when the v-zone is written.
-                let is_kept = missing > own.start || !self.can_be_dropped(group);
-                vzone.groups.truncate(index + usize::from(is_kept));
-                return;
-            }
-        }
+    /// Drops the groups behind the first missing block, which is in the group at `index`: what is in
+    /// them was not acknowledged.
+    fn drop_behind(&self, groups: &mut Vec<Group>, index: usize, missing: u64) {
+        let Some(group) = groups.get(index) else { return };
+        // A group without a block is made again when the v-zone is written.
+        let is_kept = missing > group.blocks().start || !self.can_be_dropped(group);
+        groups.truncate(index + usize::from(is_kept));
     }
 
     fn can_be_dropped(&self, group: &Group) -> bool {
@@ -269,22 +260,4 @@ fn place(mut vzone: VZone, own: &mut Namespace, index: u32) {
         table.degrade(zone, ZoneState::ReadOnly);
     }
     own.vzones[index as usize] = vzone;
-}
-
-fn geometry_of(drive: &Geometry, record: &NamespaceRecord) -> Geometry {
-    Geometry {
-        block_size_bytes: drive.block_size_bytes,
-        metadata_bytes: drive.metadata_bytes,
-        zone_size_blocks: Blocks(record.zone_size_blocks),
-        zone_capacity_blocks: Blocks(record.zone_capacity_blocks),
-        zone_count: record.zone_count,
-        conventional_zone_count: 0,
-        max_active_zones: Some(record.max_active_zones),
-        max_open_zones: Some(record.max_open_zones),
-        max_transfer_blocks: Blocks(record.max_transfer_blocks.into()),
-        max_append_blocks: Blocks(record.max_append_blocks.into()),
-        zrwa: None,
-        read_across_zones: record.read_across_zones,
-        descriptor_extension_bytes: record.extension_bytes.into(),
-    }
 }
