@@ -146,8 +146,9 @@ impl Image {
         let mut repaired = BytesMut::from(&tags[..]);
         let (mut new_tagged, mut emptied) = (RangeSet::default(), RangeSet::default());
         // Blocks without a tag read as zeros, so a write of zeros can succeed without space for
-        // tags.
-        let mut are_zeros = part.lacks_space && new.is_none() && !self.layout.logs_contents;
+        // tags, but in a zone with a ZRWA, whose tags show how far it is written.
+        let mut are_zeros =
+            part.lacks_space && new.is_none() && !self.layout.logs_contents && self.layout.is_conventional(part.zone);
         let blocks = (0..).zip(data.chunks_exact(block_bytes).zip(repaired.chunks_exact_mut(tag_bytes)));
         for (i, (block, tag)) in blocks {
             let verdict = self.codec.verify(tag, lba + i, part.generation, block);

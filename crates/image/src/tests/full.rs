@@ -277,3 +277,26 @@ fn a_deallocation_whose_hole_cannot_be_made_fails() {
     let ranges = [LbaRange { start: Lba(0), blocks: Blocks(4) }].into();
     assert_eq!(drive.run(Operation::Deallocate { ranges }).status, Status::WriteFault);
 }
+
+#[test]
+fn zeros_that_move_the_pointer_of_a_zrwa_and_have_no_space_for_their_tags_fail() {
+    let zrwa = ZrwaGeometry {
+        size_blocks: Blocks(4),
+        flush_granularity_blocks: Blocks(1),
+        resources: 1,
+        explicit_flush: true,
+    };
+    let geometry = Geometry { zrwa: Some(zrwa), ..plain() };
+    let mut drive = Drive::create(&spec(geometry));
+    assert!(drive.manage(ZoneAction::Open { zrwa: true }, 0).is_success());
+    drive.disk.fault = Some(Fault::NoSpace(None));
+    // The tags show how far a zone with a ZRWA is written, so zeros without tags are lost with the process.
+    let zeros = Operation::WriteZeroes { start: Lba(4), blocks: Blocks(2) };
+    let status = drive.run(zeros).status;
+    let before = drive.image.zones().zone(ZoneIndex(0)).write_pointer_blocks;
+    drive.disk.fault = None;
+    let drive = Drive::open(drive.kill(&mut Prng::new(1)));
+    let after = drive.image.zones().zone(ZoneIndex(0)).write_pointer_blocks;
+    assert!(status == Status::CapacityExceeded || after == before, "{status}, the pointer was {before} and is {after}");
+    assert_eq!(status, Status::CapacityExceeded);
+}
