@@ -66,6 +66,7 @@ struct Rig<D> {
     zone_size_blocks: u64,
     used_blocks: u64,
     prng: Prng,
+    now: Instant,
     next_id: u64,
     /// The next block of each zone that is written.
     pointers: [u64; ZONES as usize],
@@ -76,21 +77,29 @@ impl<D: ZonedDevice> Rig<D> {
         let geometry = device.geometry(NamespaceId::FIRST).clone();
         let used_blocks = geometry.zone_capacity_blocks.0 / 8 * 8;
         let zone_size_blocks = geometry.zone_size_blocks.0;
-        Rig { device, zone_size_blocks, used_blocks, prng: Prng::new(1), next_id: 0, pointers: [0; ZONES as usize] }
+        Rig {
+            device,
+            zone_size_blocks,
+            used_blocks,
+            prng: Prng::new(1),
+            now: Instant(1),
+            next_id: 0,
+            pointers: [0; ZONES as usize],
+        }
     }
 
     fn submit(&mut self, operation: Operation) {
         let id = CommandId(self.next_id);
         self.next_id += 1;
         let command = Command::new(id, NamespaceId::FIRST, operation);
-        self.device.submit(Instant(1), command).expect("the queue is not full");
+        self.device.submit(self.now, command).expect("the queue is not full");
     }
 
     fn complete(&mut self) -> u64 {
         let mut queue = CompletionQueue::new();
         let mut ended = 0;
         loop {
-            self.device.poll(Instant(1), &mut queue);
+            self.device.poll(self.now, &mut queue);
             if queue.is_empty() {
                 return ended;
             }
@@ -101,12 +110,23 @@ impl<D: ZonedDevice> Rig<D> {
         }
     }
 
+    /// Waits until commands have completed: under a scheduler writes wait for tokens, which come with
+    /// time.
+    fn wait(&mut self) -> u64 {
+        loop {
+            match self.complete() {
+                0 => self.now = self.device.next_timeout().expect("commands are in flight").max(self.now),
+                ended => return ended,
+            }
+        }
+    }
+
     /// Zones that can be read.
     fn fill(&mut self) {
         for zone in 0..ZONES {
             let start = Lba(zone * self.zone_size_blocks);
             self.submit(Operation::WriteZeroes { start, blocks: Blocks(self.used_blocks) });
-            self.complete();
+            self.wait();
         }
     }
 
@@ -142,7 +162,7 @@ impl<D: ZonedDevice> Rig<D> {
                 self.submit(operation);
                 submitted += 1;
             }
-            ended += black_box(self.complete());
+            ended += black_box(self.wait());
         }
         (cpu_ns() - begin) as f64 / commands as f64
     }
