@@ -381,7 +381,7 @@ impl VolumeDrive {
             Some(describe_suspension(reason))
         } else {
             let is_lost = device.is_some_and(MemberDevice::is_awaited) || self.must_ask_about(member);
-            is_lost.then_some("does not respond")
+            (is_lost || report.is_stalled).then_some("does not respond")
         }
     }
 

@@ -62,6 +62,8 @@ pub struct MemberReport {
     pub failed: Option<FailReason>,
     /// Why I/O is suspended until it answers, if it is.
     pub suspended: Option<FailReason>,
+    /// It has completed nothing for a second although commands are in flight, and has not timed out.
+    pub is_stalled: bool,
 }
 
 impl Volume {
@@ -75,6 +77,7 @@ impl Volume {
             retired_zones: member.retired_zones(),
             failed: member.failed(),
             suspended: self.members.suspension_of(at),
+            is_stalled: self.members.is_stalled(at),
         };
         let mut status = VolumeStatus {
             members: (0..).map(MemberIndex).zip(self.members.iter()).map(member).collect(),

@@ -379,6 +379,27 @@ fn a_member_that_stops_answering_again_and_again_is_failed_unless_the_volume_nee
 }
 
 #[test]
+fn a_member_that_stops_answering_is_reported_as_stalled_until_it_answers() {
+    let mut bench = Bench::new(grouped(Scheme::raid5(3), 8), 64, 41);
+    bench.fill();
+    let stalled = |bench: &Bench| -> Vec<bool> {
+        bench.volume.volume().status().members.iter().map(|member| member.is_stalled).collect()
+    };
+    bench.device(1).pauses_until = Some(bench.now + Duration::from_secs(5));
+    bench.write(0, 1);
+    bench.wait(Duration::from_millis(500));
+    assert_eq!(stalled(&bench), [false; 4], "half a second is no stall");
+    for _ in 0..3 {
+        bench.write(0, 1);
+        bench.wait(Duration::from_secs(1));
+    }
+    assert_eq!(stalled(&bench), [false, true, false, false]);
+    bench.wait(Duration::from_secs(3));
+    bench.run_out();
+    assert_eq!(stalled(&bench), [false; 4], "it has answered, and nothing is in flight");
+}
+
+#[test]
 fn an_unsuitable_geometry_and_a_member_that_has_not_failed_are_refused_at_once() {
     let mut bench = Bench::new(config(Scheme::raid5(3)), 64, 42);
     let now = bench.now;

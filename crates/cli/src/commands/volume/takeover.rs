@@ -21,7 +21,7 @@ it stops serving the volume; acknowledged data is kept. The members stay reserve
 them, so that a paused server is refused when it resumes. zonda serve DIR serves the volume; from another directory, take it over \
 again. The owner epoch counts these acquisitions: of two owners, the one with the higher epoch is the newer. --release releases the reservations when the other server has stopped permanently.
 
-The exit code is 0 if zonda serve DIR can serve the volume, possibly without some members; 1 if too few members were acquired, or with --release --accept-missing none.
+The exit code is 0 if zonda serve DIR can serve the volume, possibly without some members; 1 if too few members were acquired, or with --release --accept-missing none; 2 if the takeover was refused.
 
 Unreachable members are not acquired. If another server could serve the volume with these members alone (one half of a mirror, or \
 more members of a RAID 5 or 6 volume than it can lose), nothing is taken over without --accept-missing. Make sure then that no other \

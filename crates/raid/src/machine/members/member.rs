@@ -292,6 +292,11 @@ impl Member {
         self.commands.answer_due(timeout)
     }
 
+    /// Whether a command is in flight.
+    pub(in crate::machine) fn has_in_flight(&self) -> bool {
+        self.commands.answer_due(Duration(0)).is_some()
+    }
+
     /// A free zone, which becomes active.
     pub(in crate::machine) fn take_zone(&mut self) -> Option<u32> {
         self.zones.take()

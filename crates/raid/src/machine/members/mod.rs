@@ -75,6 +75,8 @@ pub(super) struct Members {
     accepted_segment: u64,
     /// When members were last checked for stalls.
     checked_at: Instant,
+    /// Those that stalled then, a bit each.
+    stalled: u32,
 }
 
 /// The purpose of a command in flight.
@@ -183,6 +185,7 @@ impl Members {
             written_blocks: 0,
             accepted_segment: 0,
             checked_at: Instant::ZERO,
+            stalled: 0,
         }
     }
 
@@ -451,12 +454,19 @@ impl Members {
             oldest.is_some_and(|oldest| self[*member].unresponsive_since(oldest) + STALL_MIN <= now)
         };
         let stalled = bits(self.present().filter(is_stalled).map(MemberIndex::as_usize));
+        self.stalled = stalled;
         // The cause is the network, or this machine.
         let stalled = if stalled.count_ones() as usize > spec.code.tolerates() { 0 } else { stalled };
         for member in self.present() {
             self[member].sample(now, stalled >> member.0 & 1 == 1);
         }
         self.present().filter(|&member| self[member].stalls()).collect()
+    }
+
+    /// Whether a member stalled when it was last checked, and has completed nothing since.
+    pub(super) fn is_stalled(&self, member: MemberIndex) -> bool {
+        let is_silent = self[member].unresponsive_since(Instant::ZERO) <= self.checked_at;
+        self.stalled >> member.0 & 1 == 1 && is_silent && self[member].has_in_flight()
     }
 
     /// Suspends I/O for a member that the volume needs. Returns whether it was not suspended
