@@ -10,10 +10,11 @@ use zonda_workload::{JobSpec, Plan, Progress, RunResult, RunSpec, Runner, prepar
 use zonda_zoned::{Duration, Geometry, Instant, NamespaceId, Prng, ZoneType, ZonedDevice};
 
 use crate::drive::DriveNode;
-use crate::drive_series::DriveSeries;
-use crate::elastic::{ElasticSpec, ElasticSummary, PoolPlan, VirtualClock};
+use crate::drive_series::DriveSample;
+use crate::elastic::{ElasticSample, ElasticSpec, ElasticSummary, Joined, PoolPlan, VirtualClock};
 use crate::hints::hinted;
 use crate::prepare::{Preparation, finish_rebuild, power_on_drive, power_on_volume};
+use crate::series::Series;
 use crate::volume::VolumeSpec;
 use crate::{Drive, DriveSpec, DriveSummary, ExperimentResult, LayerResult, Node, Stack, StackError, VolumeSummary};
 
@@ -188,16 +189,17 @@ impl Experiment {
             return self.run_on_pool(pool, &prng, progress);
         }
         let prefill = self.plan().map(Plan::prefill).unwrap_or_default();
-        let mut series = DriveSeries::new();
+        let mut series = Series::new();
         if self.device.layers().next().is_none() {
             // The static type of the drive allows inlining into the loop.
             let drive = self.drive.power_on(&prng, &prefill);
             let drive = drive.expect("the number of partly written zones was checked when the file was parsed");
-            let (run, store, drive) = self.run_on(drive, Instant::ZERO, |drive| drive, &mut series, progress);
+            let (run, store, drive) =
+                self.run_on(drive, Instant::ZERO, &mut observer(&mut series, |drive| drive), progress);
             return self.result(run, store, series, &drive, Vec::new(), None);
         }
         let stack = power_on_drive(&self.device, &prefill, &prng);
-        let (run, store, stack) = self.run_on(stack, Instant::ZERO, Stack::drive, &mut series, progress);
+        let (run, store, stack) = self.run_on(stack, Instant::ZERO, &mut observer(&mut series, Stack::drive), progress);
         self.result(run, store, series, stack.drive(), stack.layer_results(), None)
     }
 
@@ -212,10 +214,10 @@ impl Experiment {
         }
         let (mut device, start) = power_on_volume(&self.device, preparation, prng);
         let before = volume_of(&mut device).volume().counters();
-        let mut series = DriveSeries::new();
+        let mut series = Series::new();
         let (mut run, store, mut device) = match self.load {
             Load::Rebuild => (RunResult::without_jobs(self.run.seed, 0), None, device),
-            _ => self.run_on(device, start, Stack::drive, &mut series, progress),
+            _ => self.run_on(device, start, &mut observer(&mut series, Stack::drive), progress),
         };
         let volume = volume_of(&mut device);
         let mut rebuild_ns = None;
@@ -236,20 +238,25 @@ impl Experiment {
             prepared.expect("a drive without faults completes the writes of a plan that was checked");
             start = clock.0;
         }
-        let mut series = DriveSeries::new();
-        let (run, store, device) = self.run_on(device, start, |device| device.drive().drive(), &mut series, progress);
-        let elastic = Some(ElasticSummary::of(&device, pool));
+        let mut series = Series::new();
+        let mut pool_series = Series::new();
+        let mut observe = |at: Duration, device: &Joined<Stack<Ssd>>| {
+            series.observe(|| DriveSample::of(at, device.drive().drive()));
+            pool_series.observe(|| ElasticSample::of(at, device));
+        };
+        let (run, store, device) = self.run_on(device, start, &mut observe, progress);
+        let pool_series = pool_series.end(ElasticSample::of(Duration(run.drained_ns), &device));
+        let elastic = Some(ElasticSummary::of(&device, pool, pool_series));
         let (drive, layers) = (device.drive().drive(), device.drive().layer_results());
         ExperimentResult { elastic, ..self.result(run, store, series, drive, layers, None) }
     }
 
-    /// Runs the load on a device with the drive somewhere in it.
+    /// Runs the load on a device. Calls `observe` with the device at the end of each sample interval.
     fn run_on<D: ZonedDevice>(
         &self,
         mut device: D,
         start: Instant,
-        drive_of: fn(&D) -> &Ssd,
-        series: &mut DriveSeries,
+        observe: &mut dyn FnMut(Duration, &D),
         progress: &mut dyn FnMut(Progress),
     ) -> (RunResult, Option<StoreResult>, D) {
         match &self.load {
@@ -259,7 +266,7 @@ impl Experiment {
                     runner = runner.prepared();
                 }
                 let run = runner.run_observed(&mut device, start, &mut |report, device| {
-                    series.observe(report.elapsed, drive_of(device));
+                    observe(report.elapsed, device);
                     progress(report);
                 });
                 (run, None, device)
@@ -269,7 +276,7 @@ impl Experiment {
                 let runner = StoreRunner::new(plan, self.run.seed);
                 let sample = self.run.sample.as_ref().map_or(STORE_SAMPLE, |sample| Duration(sample.get_ref().0));
                 let (store, device) = runner.run(device, start, Some(sample), &mut |report, device| {
-                    series.observe(report.elapsed, drive_of(device));
+                    observe(report.elapsed, device);
                     progress(Progress {
                         elapsed: report.elapsed,
                         time: None,
@@ -287,14 +294,14 @@ impl Experiment {
         &self,
         run: RunResult,
         store: Option<StoreResult>,
-        series: DriveSeries,
+        series: Series<DriveSample>,
         drive: &Ssd,
         layers: Vec<LayerResult>,
         volume: Option<VolumeSummary>,
     ) -> ExperimentResult {
         ExperimentResult {
             format: RESULT_FORMAT,
-            drive_series: series.end(Duration(run.drained_ns), drive),
+            drive_series: series.end(DriveSample::of(Duration(run.drained_ns), drive)),
             run,
             store,
             volume,
@@ -303,6 +310,11 @@ impl Experiment {
             layers,
         }
     }
+}
+
+/// Samples the drive of a device.
+fn observer<D>(series: &mut Series<DriveSample>, drive_of: fn(&D) -> &Ssd) -> impl FnMut(Duration, &D) {
+    move |at, device| series.observe(|| DriveSample::of(at, drive_of(device)))
 }
 
 /// Jobs on a device of this geometry, or on the namespaces of a pool.

@@ -53,12 +53,15 @@ mod layer;
 mod node;
 mod prepare;
 mod result;
+mod series;
 mod volume;
 
 pub use built::Stack;
 pub use drive::{Drive, DriveSpec};
 pub use drive_series::DriveSample;
-pub use elastic::{ElasticNamespace, ElasticNamespaceSpec, ElasticSpec, ElasticSummary, GroupCount};
+pub use elastic::{
+    ActiveZones, ElasticNamespace, ElasticNamespaceSpec, ElasticSample, ElasticSpec, ElasticSummary, GroupCount,
+};
 pub use experiment::Experiment;
 pub use layer::{
     DelaySpec, EffectSpec, FaultSpec, Layer, LayerSpec, PolicySpec, SchedulerSpec, SliceSpec, TraceSpec, WhenSpec,
@@ -78,5 +81,5 @@ pub mod limits {
     pub const TRACE_EVENTS_MAX: u32 = 1 << 18;
     /// Maximum number of samples of a drive in one result; a longer run keeps every second, every
     /// fourth, ...
-    pub const DRIVE_SAMPLES_MAX: usize = 512;
+    pub const SERIES_SAMPLES_MAX: usize = 512;
 }

@@ -1,9 +1,11 @@
 //! Results of a run as text.
 
 mod drive;
+mod elastic;
 mod store;
 mod volume;
 
+pub(crate) use elastic::groups;
 pub(crate) use volume::additions;
 
 use zonda_stack::{ExperimentResult, LayerResult};
@@ -33,6 +35,9 @@ pub(crate) fn all(subject: Subject<'_>, screen: Screen, wide: bool) -> String {
             text += &layers(result, screen);
             if let Some(summary) = &result.volume {
                 text += &volume::volume(summary, result.drive.block_size_bytes.into(), screen);
+            }
+            if let Some(pool) = &result.elastic {
+                text += &elastic::pool(pool, screen);
             }
             let whose = result.volume.as_ref().map_or_else(
                 || "The drive".to_owned(),

@@ -1,8 +1,9 @@
 //! The drive: bytes programmed, utilisation of the hardware, and counters.
 
-use zonda_plot::text::{bytes, count, counted, duration, escape, number, percent, round_bytes};
+use zonda_plot::text::{bytes, count, counted, duration, escape, number, round_bytes};
 use zonda_stack::{DriveSummary, LayerResult};
 
+use super::percent;
 use crate::results::Subject;
 
 /// Maximum number of bars of a chart; with more units, several share a bar.

@@ -10,6 +10,7 @@ use crate::results::{Subject, wrong_blocks};
 mod amplification;
 mod cards;
 mod drive;
+mod elastic;
 mod jobs;
 mod plots;
 mod series;
@@ -41,6 +42,7 @@ pub(crate) fn html(job_toml: &str, subject: Subject<'_>) -> String {
          <section aria-labelledby=\"figures\">\n<h2 id=\"figures\">Key figures</h2>\n{cards}</section>\n\
          <section aria-labelledby=\"jobs\">\n<h2 id=\"jobs\">{load}</h2>\n{jobs}</section>\n\
          <section aria-labelledby=\"time\">\n<h2 id=\"time\">Throughput and latency</h2>\n{plots}</section>\n\
+         {pool}\
          <section aria-labelledby=\"zones\">\n<h2 id=\"zones\">Zones at the end</h2>\n{zones}</section>\n\
          <section aria-labelledby=\"drive\">\n<h2 id=\"drive\">{drive_heading}</h2>\n{drive}</section>\n\
          <section aria-labelledby=\"file\">\n<h2 id=\"file\">Job file</h2>\n<pre tabindex=\"0\" \
@@ -50,6 +52,7 @@ pub(crate) fn html(job_toml: &str, subject: Subject<'_>) -> String {
         load = if subject.store().is_some() { "Store" } else { "Jobs" },
         jobs = subject.store().map_or_else(|| jobs::table(&run.jobs), |(_, store)| store::tables(store)),
         plots = subject.store().map_or_else(|| plots::section(run), |(_, store)| store::plots(store)),
+        pool = pool(subject),
         zones = zone_map::section(subject.zones()),
         drive = drive::section(subject),
         file = escape(job_toml),
@@ -62,6 +65,19 @@ pub(crate) fn html(job_toml: &str, subject: Subject<'_>) -> String {
         footer: &format!("Made by zonda {version}, result format {format}. {note}"),
     }
     .html()
+}
+
+/// A share of one, in percent, as HTML: `<0.01%` has a character that must be escaped.
+fn percent(share: f64) -> String {
+    escape(&zonda_plot::text::percent(share))
+}
+
+/// The section of the pool, if there is one.
+fn pool(subject: Subject<'_>) -> String {
+    match subject {
+        Subject::Simulated(result) => result.elastic.as_ref().map(elastic::section).unwrap_or_default(),
+        Subject::Live(_) => String::new(),
+    }
 }
 
 /// The names of the jobs, or the store's workload.

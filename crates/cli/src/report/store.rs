@@ -1,12 +1,13 @@
 //! A store on the page: key figures, operations, and charts over time.
 
 use zonda_plot::Chart;
-use zonda_plot::text::{bytes, count, counted, duration, escape, number, percent, rate};
+use zonda_plot::text::{bytes, count, counted, duration, escape, number, rate};
 use zonda_stack::ExperimentResult;
 use zonda_workload::lsm::{StoreResult, StoreSample};
 
 use super::amplification::{curve, over_time};
 use super::cards::card;
+use super::percent;
 
 /// The first sentence.
 pub(super) fn lead(store: &StoreResult) -> String {

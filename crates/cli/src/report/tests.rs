@@ -314,3 +314,49 @@ fn a_run_in_real_time_has_a_page_without_a_model() {
         assert!(!page.contains(part), "{part} is present");
     }
 }
+
+#[test]
+fn the_pool_has_a_section_with_its_charts_and_the_shares_of_its_namespaces() {
+    let file = r#"
+[drive]
+profile = "ezns-small"
+
+[elastic]
+
+[[elastic.namespace]]
+name = "db & co"
+zones = 8
+active = 16
+
+[[elastic.namespace]]
+name = "log"
+zones = 4
+active = 16
+weight = 2
+
+[run]
+time = "20 ms"
+sample = "2 ms"
+
+[[job]]
+name = "writer"
+namespace = "db & co"
+operation = "write"
+block_size = "256 KiB"
+"#;
+    let experiment = Experiment::parse(file, &crate::files::BUILTIN_PROFILES).map_err(|error| error.error.message);
+    let result = experiment.unwrap().run(&mut |_| {});
+    let page = checked_page(&result);
+    let section = page.split("<h2 id=\"pool\">").nth(1).expect("the page has a section of the pool");
+    let section = section.split("</section>").next().unwrap();
+    for part in ["<th scope=\"row\">db &amp; co</th>", "<th scope=\"row\">log</th>", "available-zones", "spares-in-use"]
+    {
+        assert!(section.contains(part), "{part} is not in\n{section}");
+    }
+    let pool = result.elastic.expect("the run has a pool");
+    let essentials: Vec<u32> = pool.namespaces.iter().map(|namespace| namespace.essentials).collect();
+    assert_eq!(essentials, [42, 85], "128 essentials by weight");
+    assert!(section.contains("<td>42</td>") && section.contains("<td>85</td>"), "{section}");
+    assert_eq!(pool.series.len(), 11, "ten intervals of 2 ms and the end");
+    assert!(pool.series.iter().all(|sample| sample.namespaces.len() == 2));
+}

@@ -1,9 +1,10 @@
 //! The zone map: a square for each zone, or for several where there are many.
 
-use zonda_plot::text::{count, counted, escape, list, percent};
+use zonda_plot::text::{count, counted, escape, list};
 use zonda_stack::ZoneRange;
 use zonda_zoned::ZoneState;
 
+use super::percent;
 use crate::results::Zones;
 
 /// Maximum number of squares of a map; with more zones, several share a square.

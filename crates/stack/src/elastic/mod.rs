@@ -11,7 +11,7 @@ use zonda_zoned::{CompletionQueue, Geometry, Instant, LiveClock, NamespaceId, Pa
 
 pub(crate) use joined::Joined;
 pub use spec::{ElasticNamespaceSpec, ElasticSpec};
-pub use summary::{ElasticNamespace, ElasticSummary, GroupCount};
+pub use summary::{ActiveZones, ElasticNamespace, ElasticSample, ElasticSummary, GroupCount};
 
 /// The identity of the pool: nothing depends on it, because a run creates its pool.
 const POOL: PoolId = PoolId([9; 16]);

@@ -4,9 +4,10 @@ use std::collections::BTreeMap;
 
 use serde::Serialize;
 use zonda_elastic::Share;
-use zonda_zoned::{ZoneIndex, ZonedDevice};
+use zonda_zoned::{Duration, ZoneIndex, ZonedDevice};
 
 use super::{Joined, PoolPlan};
+use crate::series::Sampled;
 
 /// The pool at the end of a run.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize)]
@@ -21,6 +22,8 @@ pub struct ElasticSummary {
     pub width_max: u32,
     /// The namespaces, in the order of the file.
     pub namespaces: Vec<ElasticNamespace>,
+    /// The active zones of the namespaces over time, from the start of the run to the last completion.
+    pub series: Vec<ElasticSample>,
 }
 
 /// A namespace at the end of a run.
@@ -50,6 +53,26 @@ pub struct ElasticNamespace {
     pub groups: Vec<GroupCount>,
 }
 
+/// The active zones of all namespaces at one moment of a run.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize)]
+pub struct ElasticSample {
+    /// Time since the start of the run.
+    pub at_ns: u64,
+    /// The namespaces, in the order of the file.
+    pub namespaces: Vec<ActiveZones>,
+}
+
+/// The active zones of a namespace at one moment of a run.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize)]
+pub struct ActiveZones {
+    /// Active zones that it may use: its essentials, its spares that it has not lent, and leased ones.
+    pub available: u32,
+    /// Of these, spares of others.
+    pub leased: u32,
+    /// Spares in its stripe groups.
+    pub spares_used: u32,
+}
+
 /// Stripe groups of one width.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize)]
 pub struct GroupCount {
@@ -60,7 +83,11 @@ pub struct GroupCount {
 }
 
 impl ElasticSummary {
-    pub(crate) fn of<D: ZonedDevice>(device: &Joined<D>, plan: &PoolPlan) -> ElasticSummary {
+    pub(crate) fn of<D: ZonedDevice>(
+        device: &Joined<D>,
+        plan: &PoolPlan,
+        series: Vec<ElasticSample>,
+    ) -> ElasticSummary {
         let pool = device.pool();
         let namespaces = device.ids().zip(&plan.configs).map(|(id, config)| {
             let share = pool.share(id).expect("the namespace was created");
@@ -91,6 +118,28 @@ impl ElasticSummary {
             spare_zones: shape.spare_zones,
             width_max: shape.width_max,
             namespaces,
+            series,
         }
+    }
+}
+
+impl ElasticSample {
+    pub(crate) fn of<D: ZonedDevice>(at: Duration, device: &Joined<D>) -> ElasticSample {
+        let pool = device.pool();
+        let namespaces = device.ids().map(|id| {
+            let share = pool.share(id).expect("the namespace was created");
+            ActiveZones {
+                available: share.essentials + share.spares(),
+                leased: share.spares_leased,
+                spares_used: share.spares_used,
+            }
+        });
+        ElasticSample { at_ns: at.0, namespaces: namespaces.collect() }
+    }
+}
+
+impl Sampled for ElasticSample {
+    fn at_ns(&self) -> u64 {
+        self.at_ns
     }
 }
