@@ -63,13 +63,24 @@ pub(crate) enum Busy {
     Fail,
 }
 
+/// The active zones of a group that can be written, or that is not finished yet.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) struct Held {
+    /// The place of the group in `groups`.
+    pub(crate) group: usize,
+    pub(crate) grant: Grant,
+    /// All blocks of the group were submitted: nothing but its end is left, so the next groups count
+    /// on its zones.
+    pub(crate) is_draining: bool,
+}
+
 #[derive(Debug, Default)]
 pub(crate) struct VZone {
     /// Counts resets.
     pub(crate) generation: u64,
     pub(crate) groups: Vec<Group>,
-    /// The resources of groups that can be written, by their place in `groups`.
-    pub(crate) grants: VecDeque<(usize, Grant)>,
+    /// The resources of groups that have not ended, in the order of the groups.
+    pub(crate) grants: VecDeque<Held>,
     /// The last group is recorded, so it can be written.
     pub(crate) is_ready: bool,
     /// It waits for a group.
@@ -108,9 +119,10 @@ impl VZone {
         self.groups.iter().map(Group::width).sum()
     }
 
-    /// Whether it holds active resources of the drive, or will.
-    pub(crate) fn is_active(&self) -> bool {
-        !self.grants.is_empty() || self.wants_group
+    /// Whether it has a group whose blocks were not all submitted, or waits for one: then it counts
+    /// as active for the width of other groups.
+    pub(crate) fn is_being_written(&self) -> bool {
+        self.wants_group || self.grants.iter().any(|held| !held.is_draining)
     }
 
     /// Whether a mount would find anything else than an empty v-zone.
@@ -152,7 +164,7 @@ impl VZone {
         assert!(self.written <= self.issued, "what stands was submitted");
         assert!(self.issued <= self.groups_end(), "what was submitted has a place");
         assert!(self.grants.len() <= self.groups.len(), "a group has resources once");
-        assert!(self.grants.iter().is_sorted_by_key(|(group, _)| *group), "groups end in their order");
+        assert!(self.grants.iter().is_sorted_by_key(|held| held.group), "groups end in their order");
         let mut end = 0;
         for group in &self.groups {
             assert_eq!(group.blocks().start, end, "groups follow each other");

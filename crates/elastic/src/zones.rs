@@ -59,6 +59,8 @@ pub(crate) struct Zones {
     active_max: u32,
     /// Active zones of groups.
     active_in_groups: u32,
+    /// Of these, those of groups that are only being finished or reset.
+    draining: u32,
 }
 
 impl Zones {
@@ -73,6 +75,7 @@ impl Zones {
             next_reservation,
             active_max,
             active_in_groups: 0,
+            draining: 0,
         }
     }
 
@@ -118,6 +121,12 @@ impl Zones {
     /// has active resources.
     pub(crate) fn obtainable(&self) -> u32 {
         self.active_remaining().min(self.reserved.len() as u32 + self.free.len() as u32)
+    }
+
+    /// The same, once the groups that only have to end have ended.
+    pub(crate) fn obtainable_soon(&self) -> u32 {
+        let active = self.active_max.saturating_sub(self.active_in_groups - self.draining);
+        active.min(self.reserved.len() as u32 + self.free.len() as u32)
     }
 
     /// The next zone to reserve, and the number of the reservation, while there are fewer than
@@ -170,9 +179,20 @@ impl Zones {
         Some(taken)
     }
 
-    /// A group can not be written any more.
+    /// Nothing of a group is left to submit, but to finish or reset its zones.
+    pub(crate) fn begin_draining(&mut self, width: u32) {
+        self.draining += width;
+        assert!(self.draining <= self.active_in_groups, "a group drains once");
+    }
+
+    /// The zones of a group that was draining are finished or reset.
     pub(crate) fn release_active(&mut self, width: u32) {
-        self.active_in_groups = self.active_in_groups.checked_sub(width).expect("a group's zones are released once");
+        self.draining = self.draining.checked_sub(width).expect("a group's zones are released once");
+        self.active_in_groups = self.active_in_groups.checked_sub(width).expect("a draining group is active");
+    }
+
+    pub(crate) fn draining(&self) -> u32 {
+        self.draining
     }
 
     /// A zone of a group is not written and not reset until the next mount.

@@ -7,6 +7,7 @@ use super::{Op, Pool, Record, Waiter};
 use crate::balloon::Grant;
 use crate::format::Reservation;
 use crate::group::Group;
+use crate::vzone::Held;
 
 /// The group that is being made: its width is decided, and its zones are not all reserved.
 #[derive(Clone, Copy, Debug)]
@@ -66,11 +67,15 @@ impl Pool {
             let Some(Granting { namespace, vzone, grant }) = self.granting else { break };
             self.reserve(grant.width);
             if self.zones.obtainable() < grant.width {
+                if self.zones.obtainable_soon() >= grant.width {
+                    // A v-zone has the resources of one group: those of the one before come back in a moment.
+                    break;
+                }
                 // Zones have failed meanwhile: a narrower group.
                 self.balloon.release(namespace, grant);
                 self.granting = None;
                 self.arbiter.push_front((namespace, vzone));
-                if self.zones.obtainable() == 0 {
+                if self.zones.obtainable_soon() == 0 {
                     break;
                 }
                 continue;
@@ -85,12 +90,14 @@ impl Pool {
     fn next_grant(&mut self) -> Option<Granting> {
         let (namespace, vzone) = *self.arbiter.front()?;
         let own = &self.namespaces[&namespace];
-        let active = own.vzones.iter().filter(|other| other.is_active()).count() as u32;
+        let active = own.vzones.iter().filter(|other| other.is_being_written()).count() as u32;
         let capacity = zonda_zoned::Blocks(own.record.zone_capacity_blocks);
         let left = self.shape.zones_of(capacity) - own.vzones[vzone as usize].zone_count();
         assert!(left > 0, "a v-zone asks for groups up to its capacity");
-        let obtainable = self.zones.obtainable();
-        let grant = self.balloon.allocate(self.now, namespace, active, left.min(obtainable))?;
+        // The width is that of a drive without the groups that only have to end. Otherwise v-zones that
+        // change groups at the same moment would take narrow ones, and keep them for long.
+        let zones_max = left.min(self.zones.obtainable_soon());
+        let grant = self.balloon.allocate(self.now, namespace, active, zones_max)?;
         self.arbiter.pop_front();
         Some(Granting { namespace, vzone, grant })
     }
@@ -125,7 +132,7 @@ impl Pool {
         let group = Group::new(zones, stripe_blocks, own.groups_end(), blocks_per_zone);
         let index = own.groups.len();
         own.groups.push(group);
-        own.grants.push_back((index, grant));
+        own.grants.push_back(Held { group: index, grant, is_draining: false });
         (own.wants_group, own.is_ready) = (false, false);
         let generation = own.generation;
         for place in 0..grant.width as usize {
@@ -159,7 +166,7 @@ impl Pool {
         let namespaces = &self.namespaces;
         let active_vzones = |id: u32| {
             let own = namespaces.get(&id);
-            own.map_or(0, |own| own.vzones.iter().filter(|vzone| vzone.is_active()).count() as u32)
+            own.map_or(0, |own| own.vzones.iter().filter(|vzone| vzone.is_being_written()).count() as u32)
         };
         self.balloon.redistribute(self.now, active_vzones);
     }

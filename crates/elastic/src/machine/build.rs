@@ -56,7 +56,7 @@ impl Pool {
             endings: Slab::new(),
             repairs: BTreeMap::new(),
             leaving_zones: BTreeMap::new(),
-            leaving_grants: BTreeMap::new(),
+            leaving_widths: BTreeMap::new(),
             to_reset: Vec::new(),
             ops: Slab::new(),
             outbox: VecDeque::new(),
@@ -78,9 +78,9 @@ impl Pool {
         self.list(id);
         let own = self.namespaces.get_mut(&id).expect("it was just inserted");
         for vzone in &mut own.vzones {
-            for (index, grant) in &mut vzone.grants {
-                let width = vzone.groups[*index].width();
-                *grant = self.balloon.adopt(id, width);
+            for held in &mut vzone.grants {
+                let width = vzone.groups[held.group].width();
+                held.grant = self.balloon.adopt(id, width);
                 self.zones.adopt_active(width);
             }
         }

@@ -4,7 +4,7 @@ use zonda_zoned::{Key, Operation, Origin, Status, ZoneAction};
 
 use super::pump::status_of_record;
 use super::{Ending, Op, Pool, Record, Waiter};
-use crate::vzone::Busy;
+use crate::vzone::{Busy, Held};
 
 impl Pool {
     /// Finishes the zones of groups that are written to their end.
@@ -12,8 +12,8 @@ impl Pool {
         let capacity = self.namespaces[&namespace].record.zone_capacity_blocks;
         loop {
             let own = self.vzone(namespace, vzone);
-            let Some((index, _)) = own.grants.front() else { break };
-            let end = own.groups[*index].blocks().end.min(capacity);
+            let Some(held) = own.grants.front() else { break };
+            let end = own.groups[held.group].blocks().end.min(capacity);
             if own.written < end || own.has_failed {
                 break;
             }
@@ -28,12 +28,30 @@ impl Pool {
         }
     }
 
+    /// No block of a group is left to submit. What the next groups may have is counted without it from
+    /// now on; its zones become inactive later, and until then the next groups wait for them.
+    pub(super) fn drain(&mut self, namespace: u32, held: &mut Held) {
+        if !std::mem::replace(&mut held.is_draining, true) {
+            self.zones.begin_draining(held.grant.width);
+            self.balloon.release(namespace, held.grant);
+        }
+    }
+
+    /// All blocks of the v-zone's groups were submitted.
+    pub(super) fn drain_last_group(&mut self, namespace: u32, vzone: u32) {
+        let held = self.vzone(namespace, vzone).grants.pop_back();
+        let mut held = held.expect("a group that is being written has resources");
+        self.drain(namespace, &mut held);
+        self.vzone(namespace, vzone).grants.push_back(held);
+    }
+
     fn end_first_group(&mut self, namespace: u32, vzone: u32) {
         let own = self.vzone(namespace, vzone);
-        let (index, grant) = own.grants.pop_front().expect("the v-zone has a group that can be written");
+        let mut held = own.grants.pop_front().expect("the v-zone has a group that can be written");
         own.endings += 1;
-        let zones = own.groups[index].zones().into();
-        let ending = self.endings.insert(Ending { namespace, vzone, zones, grant, outstanding: 0 });
+        let zones = own.groups[held.group].zones().into();
+        self.drain(namespace, &mut held);
+        let ending = self.endings.insert(Ending { namespace, vzone, zones, outstanding: 0 });
         // A zone that is finished says nothing of what its cache has lost.
         self.issue(Op::EndFlush { ending }, Operation::Flush, Origin::default());
     }
@@ -54,9 +72,8 @@ impl Pool {
         if ending.outstanding > 0 {
             return;
         }
-        let Ending { namespace, vzone, grant, .. } = self.endings.remove(key);
-        self.zones.release_active(grant.width);
-        self.balloon.release(namespace, grant);
+        let Ending { namespace, vzone, zones, .. } = self.endings.remove(key);
+        self.zones.release_active(zones.len() as u32);
         let own = self.vzone(namespace, vzone);
         own.endings -= 1;
         if let (0, Some(Busy::Finish(host, _))) = (own.endings, own.busy) {
@@ -102,10 +119,11 @@ impl Pool {
         own.extension = None;
         own.busy = Some(Busy::Reset { host, zones_left: zones.len() as u32, status: Status::Success });
         drop(groups);
-        for (_, grant) in grants {
+        for mut held in grants {
             self.repairs.remove(&(namespace, vzone));
             // The zones stay active until they are reset, which comes before any is reserved for them.
-            self.leaving_grants.entry((namespace, vzone)).or_default().push(grant);
+            self.drain(namespace, &mut held);
+            *self.leaving_widths.entry((namespace, vzone)).or_default() += held.grant.width;
         }
         self.leaving_zones.insert((namespace, vzone), zones);
         self.record_vzone(namespace, vzone, Waiter::Reset { namespace, vzone });
@@ -166,10 +184,8 @@ impl Pool {
         let Some(Busy::Reset { host, status, .. }) = own.busy.take() else { unreachable!("the v-zone is being reset") };
         // Zones that keep their data because the reset is not recorded stay active.
         if status.is_success() {
-            for grant in self.leaving_grants.remove(&(namespace, vzone)).unwrap_or_default() {
-                self.zones.release_active(grant.width);
-                self.balloon.release(namespace, grant);
-            }
+            let width = self.leaving_widths.remove(&(namespace, vzone)).unwrap_or(0);
+            self.zones.release_active(width);
         }
         match host {
             Some((host, _)) => self.end_part(host, status),

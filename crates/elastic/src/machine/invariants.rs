@@ -12,7 +12,7 @@ impl Pool {
         self.balloon.check_invariants();
         self.zones.check_invariants();
         let mut owners = vec![None; self.drive.zone_count as usize];
-        let mut active = 0;
+        let (mut active, mut draining) = (0, 0);
         for (id, namespace) in &self.namespaces {
             for (index, vzone) in namespace.vzones.iter().enumerate() {
                 vzone.check_invariants();
@@ -23,7 +23,10 @@ impl Pool {
                     let expected = ZoneUse::Group { namespace: *id, vzone: index };
                     assert_eq!(self.zones.zone_use(*zone), expected, "the owner of zone {zone}");
                 }
-                active += vzone.grants.iter().map(|(_, grant)| grant.width).sum::<u32>();
+                for held in &vzone.grants {
+                    active += held.grant.width;
+                    draining += if held.is_draining { held.grant.width } else { 0 };
+                }
                 let is_lost = vzone.has_failed || vzone.is_offline || vzone.is_damaged;
                 let stands = namespace.table.readable_blocks(zonda_zoned::ZoneIndex(index)).0;
                 let is_quiet = vzone.is_idle() && !is_lost;
@@ -33,8 +36,10 @@ impl Pool {
                 );
             }
         }
-        active += self.endings.iter().map(|(_, ending)| ending.grant.width).sum::<u32>();
-        active += self.leaving_grants.values().flatten().map(|grant| grant.width).sum::<u32>();
+        let ending = self.endings.iter().map(|(_, ending)| ending.zones.len() as u32).sum::<u32>();
+        let leaving = self.leaving_widths.values().sum::<u32>();
+        assert_eq!(draining + ending + leaving, self.zones.draining(), "groups drain from their last block on");
+        active += ending + leaving;
         assert_eq!(active, self.zones.active_in_groups(), "each active zone is of a group that can be written");
         let is_over = self.hosts.is_empty() && self.ops.is_empty();
         assert!(!is_over || self.writes.is_empty(), "a write belongs to a command");

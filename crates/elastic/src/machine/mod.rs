@@ -139,7 +139,6 @@ struct Ending {
     namespace: u32,
     vzone: u32,
     zones: Box<[u32]>,
-    grant: crate::balloon::Grant,
     outstanding: u32,
 }
 
@@ -186,7 +185,7 @@ pub struct Pool {
     repairs: BTreeMap<(u32, u32), repair::Repair>,
     /// Zones and resources of v-zones that are being reset, by namespace and v-zone.
     leaving_zones: BTreeMap<(u32, u32), Vec<u32>>,
-    leaving_grants: BTreeMap<(u32, u32), Vec<crate::balloon::Grant>>,
+    leaving_widths: BTreeMap<(u32, u32), u32>,
     /// Zones of no v-zone that a mount has found.
     to_reset: Vec<u32>,
     ops: Slab<Op>,
@@ -308,8 +307,8 @@ impl Pool {
     /// When [`on_timeout`](Pool::on_timeout) is to be called.
     #[must_use]
     pub fn next_timeout(&self) -> Option<Instant> {
-        let is_busy =
-            !self.hosts.is_empty() || self.namespaces.values().any(|it| it.vzones.iter().any(VZone::is_active));
+        let has_groups = self.zones.active_in_groups() > 0 || self.granting.is_some() || !self.arbiter.is_empty();
+        let is_busy = has_groups || !self.hosts.is_empty();
         is_busy.then(|| self.balloon.next_timeout())
     }
 

@@ -94,8 +94,12 @@ impl Pool {
         }
         self.scratch = pieces;
         self.writes[key].issued = range.end;
-        let own = self.vzone(namespace, vzone);
+        let found = self.namespaces.get_mut(&namespace).expect("it has the v-zone");
+        let (capacity, own) = (found.record.zone_capacity_blocks, &mut found.vzones[vzone as usize]);
         own.issued = own.issued.max(range.end);
+        if own.issued >= own.groups_end().min(capacity) {
+            self.drain_last_group(namespace, vzone);
+        }
         true
     }
 

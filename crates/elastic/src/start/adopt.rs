@@ -12,7 +12,7 @@ use crate::limits::{HEADER_BLOCKS, LOG_ZONES};
 use crate::log::{CopyEnd, Log};
 use crate::machine::{Namespace, Pool, PoolParts};
 use crate::shape::{PoolOptions, Shape};
-use crate::vzone::VZone;
+use crate::vzone::{Held, VZone};
 use crate::zones::{ZoneUse, Zones};
 
 impl Start {
@@ -209,7 +209,7 @@ impl Start {
             let is_active = group.zones().iter().any(|zone| self.zones[*zone as usize].state.is_active());
             let is_full = vzone.written >= group.blocks().end.min(capacity);
             if is_active || (!is_full && !is_closed && !vzone.is_damaged) {
-                vzone.grants.push_back((index, nothing));
+                vzone.grants.push_back(Held { group: index, grant: nothing, is_draining: false });
             }
         }
         vzone.is_ready = true;

@@ -6,6 +6,7 @@ mod drive;
 mod failures;
 mod faults;
 mod oracle;
+mod overdrive;
 mod rig;
 
 use rig::Rig;
