@@ -266,6 +266,12 @@ impl Balloon {
         !is_recent || (!is_young && now >= Instant::ZERO + INACTIVE_TIME && last.is_some())
     }
 
+    /// Whether spares of an inactive namespace could be lent to another.
+    pub(crate) fn is_wanted(&self, now: Instant, namespace: u32) -> bool {
+        let is_active = |id: &&u32| **id != namespace && !self.is_inactive(now, **id);
+        self.is_inactive(now, namespace) && self.members.keys().any(|id| is_active(&id))
+    }
+
     /// Global overdrive: inactive namespaces lend what they do not use to the active ones, and
     /// those that are active again get theirs back. `active_vzones` is the present number of each.
     pub(crate) fn redistribute(&mut self, now: Instant, active_vzones: impl Fn(u32) -> u32) {

@@ -1,5 +1,7 @@
 //! Named limits.
 
+use zonda_zoned::Duration;
+
 /// Physical zones of a v-zone, at most: the widest stripe group of the paper (eZNS, section 5,
 /// default configuration).
 pub const PHYSICAL_ZONES_MAX: u32 = 16;
@@ -33,6 +35,13 @@ pub const RESERVE_DIVISOR: u32 = 64;
 pub const ZONES_MAX: u32 = 1 << 24;
 /// Bytes of the smallest block: a record of the largest v-zone fits.
 pub const BLOCK_BYTES_MIN: u32 = 512;
+/// Redistributions of spares without a write of a namespace, after which its open groups are
+/// reclaimed (eZNS, section 4.4.4: two cycles),
+pub const FROZEN_CYCLES: u32 = 2;
+/// and time without a write: on a busy drive redistributions follow each other within milliseconds.
+pub const FROZEN_TIME: Duration = Duration::from_secs(2);
+/// Bytes of a group that are copied at a time.
+pub const RECLAIM_BYTES_MAX: u64 = 128 * 1024;
 /// Bytes of a zone's descriptor extension.
 pub const EXTENSION_BYTES_MAX: usize = 64;
 

@@ -61,6 +61,8 @@ pub(crate) enum Busy {
     Repair,
     /// A write has failed, and that is being recorded.
     Fail,
+    /// A copy takes the place of the last group.
+    Reclaim,
 }
 
 /// The active zones of a group that can be written, or that is not finished yet.
@@ -106,6 +108,8 @@ pub(crate) struct VZone {
     /// Write pointers of the zones of the last group, if a mount has found them torn.
     pub(crate) torn: Option<Box<[u64]>>,
     pub(crate) extension: Option<Box<[u8]>>,
+    /// Its last group could not be copied since it was last written.
+    pub(crate) is_unmovable: bool,
 }
 
 impl VZone {

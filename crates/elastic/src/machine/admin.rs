@@ -281,6 +281,7 @@ impl Pool {
             return refused("commands of hosts are in flight: stop its export first");
         }
         own.is_leaving = true;
+        (0..own.vzones.len() as u32).for_each(|vzone| self.abandon_reclaim(id.0, vzone));
         self.listed.remove(id);
         self.record(&Record::Deleted { namespace: id.0 }, Waiter::Deleted { namespace: id.0 });
         Ok(())
@@ -328,6 +329,7 @@ impl Namespace {
             flushes: VecDeque::new(),
             is_listed: false,
             is_leaving: false,
+            quiet: super::reclaim::Quiet::default(),
         }
     }
 }

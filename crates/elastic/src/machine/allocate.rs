@@ -85,6 +85,7 @@ impl Pool {
             self.make_group(namespace, vzone, grant, zones);
         }
         self.reserve(0);
+        self.continue_reclaim();
     }
 
     fn next_grant(&mut self) -> Option<Granting> {
@@ -169,5 +170,6 @@ impl Pool {
             own.map_or(0, |own| own.vzones.iter().filter(|vzone| vzone.is_being_written()).count() as u32)
         };
         self.balloon.redistribute(self.now, active_vzones);
+        self.consider_reclaim();
     }
 }

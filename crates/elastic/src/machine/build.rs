@@ -4,6 +4,7 @@ use std::collections::{BTreeMap, VecDeque};
 
 use zonda_zoned::{CompletionQueue, Geometry, Instant, NamespaceId, Namespaces, PayloadKind, Slab};
 
+use super::ending::ResetOf;
 use super::{Namespace, Pool, Record, Waiter};
 use crate::balloon::Balloon;
 use crate::format::PoolId;
@@ -58,6 +59,10 @@ impl Pool {
             leaving_zones: BTreeMap::new(),
             leaving_widths: BTreeMap::new(),
             to_reset: Vec::new(),
+            reclaim: None,
+            to_reclaim: Vec::new(),
+            leaving_copies: 0,
+            reclaimed_groups: 0,
             ops: Slab::new(),
             outbox: VecDeque::new(),
             completions: CompletionQueue::new(),
@@ -76,12 +81,18 @@ impl Pool {
         let id = namespace.record.id;
         self.namespaces.insert(id, namespace);
         self.list(id);
-        let own = self.namespaces.get_mut(&id).expect("it was just inserted");
-        for vzone in &mut own.vzones {
-            for held in &mut vzone.grants {
-                let width = vzone.groups[held.group].width();
-                held.grant = self.balloon.adopt(id, width);
-                self.zones.adopt_active(width);
+    }
+
+    /// Grants the groups that were read what they hold. All namespaces have joined: the minimum width
+    /// of each depends on the others.
+    pub(crate) fn adopt_groups(&mut self) {
+        for (id, own) in &mut self.namespaces {
+            for vzone in &mut own.vzones {
+                for held in &mut vzone.grants {
+                    let width = vzone.groups[held.group].width();
+                    held.grant = self.balloon.adopt(*id, width);
+                    self.zones.adopt_active(width);
+                }
             }
         }
     }
@@ -96,7 +107,7 @@ impl Pool {
         if is_durable {
             for zone in std::mem::take(&mut self.to_reset) {
                 assert_eq!(self.zones.zone_use(zone), ZoneUse::Leaving, "zone {zone} is of no v-zone");
-                self.reset_zone(zone, None);
+                self.reset_zone(zone, ResetOf::NoVZone);
             }
         }
         let all: Vec<(u32, u32)> = self

@@ -6,6 +6,16 @@ use super::pump::status_of_record;
 use super::{Ending, Op, Pool, Record, Waiter};
 use crate::vzone::{Busy, Held};
 
+/// What a zone that is reset belongs to.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum ResetOf {
+    VZone(u32, u32),
+    /// A copy that was abandoned, or a group that was copied: its zones are active.
+    Copy,
+    /// Nothing: a mount has found it.
+    NoVZone,
+}
+
 impl Pool {
     /// Finishes the zones of groups that are written to their end.
     pub(super) fn end_groups(&mut self, namespace: u32, vzone: u32) {
@@ -115,7 +125,7 @@ impl Pool {
         let groups = std::mem::take(&mut own.groups);
         let grants = std::mem::take(&mut own.grants);
         (own.issued, own.written, own.torn) = (0, 0, None);
-        (own.is_finished, own.has_failed, own.is_ready) = (false, false, false);
+        (own.is_finished, own.has_failed, own.is_ready, own.is_unmovable) = (false, false, false, false);
         own.extension = None;
         own.busy = Some(Busy::Reset { host, zones_left: zones.len() as u32, status: Status::Success });
         drop(groups);
@@ -153,22 +163,25 @@ impl Pool {
             return;
         }
         for zone in zones {
-            self.reset_zone(zone, Some((namespace, vzone)));
+            self.reset_zone(zone, ResetOf::VZone(namespace, vzone));
         }
     }
 
-    pub(super) fn reset_zone(&mut self, zone: u32, of: Option<(u32, u32)>) {
+    pub(super) fn reset_zone(&mut self, zone: u32, of: ResetOf) {
         self.zones.begin_reset(zone);
         let operation = self.manage_zone(zone, ZoneAction::Reset);
         self.issue(Op::ResetZone { zone, of }, operation, Origin::default());
     }
 
-    pub(super) fn on_zone_reset(&mut self, zone: u32, of: Option<(u32, u32)>, status: Status) {
+    pub(super) fn on_zone_reset(&mut self, zone: u32, of: ResetOf, status: Status) {
         self.zones.on_reset(zone, status.is_success());
         if !status.is_success() {
             self.record(&Record::Retired { zone }, Waiter::Nothing);
         }
-        if let Some((namespace, vzone)) = of {
+        if of == ResetOf::Copy {
+            self.on_copy_reset();
+        }
+        if let ResetOf::VZone(namespace, vzone) = of {
             let own = self.vzone(namespace, vzone);
             let Some(Busy::Reset { zones_left, .. }) = &mut own.busy else { unreachable!("the v-zone is being reset") };
             *zones_left -= 1;

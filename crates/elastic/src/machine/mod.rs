@@ -13,6 +13,7 @@
 //! | `allocate` | the serial allocator: reserved zones, new groups |
 //! | `ending` | groups that were written, finished or reset |
 //! | `repair` | rows that a power loss tore |
+//! | `reclaim` | groups that are not written any more, copied into narrower ones |
 //! | `admin` | namespaces are created, resized and deleted |
 
 mod admin;
@@ -23,6 +24,7 @@ mod host;
 mod invariants;
 mod pump;
 mod read;
+mod reclaim;
 mod repair;
 mod write;
 
@@ -46,6 +48,7 @@ use crate::zones::{ZoneCounts, Zones};
 pub use admin::{AdminError, NamespaceConfig, PoolEvent};
 pub(crate) use allocate::Granting;
 pub(crate) use build::PoolParts;
+use ending::ResetOf;
 
 /// A command of a host.
 #[derive(Debug)]
@@ -83,6 +86,7 @@ pub(crate) struct Namespace {
     is_listed: bool,
     /// It is being deleted.
     is_leaving: bool,
+    quiet: reclaim::Quiet,
 }
 
 /// A command at the drive, or on its way.
@@ -125,8 +129,13 @@ enum Op {
     },
     ResetZone {
         zone: u32,
-        of: Option<(u32, u32)>,
+        of: ResetOf,
     },
+    ReclaimRead {
+        piece: Piece,
+    },
+    /// An owner block, a piece or the flush of a copy.
+    ReclaimWrite,
     RepairWrite {
         namespace: u32,
         vzone: u32,
@@ -153,6 +162,7 @@ enum Waiter {
     Change { namespace: u32, vzone: u32 },
     Fail { namespace: u32, vzone: u32 },
     Repair { namespace: u32, vzone: u32 },
+    Reclaim { namespace: u32, vzone: u32 },
     Created { namespace: u32 },
     Resized { namespace: u32 },
     Deleted { namespace: u32 },
@@ -188,6 +198,12 @@ pub struct Pool {
     leaving_widths: BTreeMap<(u32, u32), u32>,
     /// Zones of no v-zone that a mount has found.
     to_reset: Vec<u32>,
+    reclaim: Option<reclaim::Reclaim>,
+    /// Zones of the group that a copy replaces, to be reset once that is recorded.
+    to_reclaim: Vec<u32>,
+    /// Active zones of copies that were abandoned, and of groups that were copied.
+    leaving_copies: u32,
+    reclaimed_groups: u64,
     ops: Slab<Op>,
     outbox: VecDeque<Command>,
     completions: CompletionQueue,
@@ -342,6 +358,8 @@ impl Pool {
             Op::EndFlush { ending } => self.on_end_flushed(ending),
             Op::EndFinish { ending } => self.on_end_finished(ending),
             Op::ResetZone { zone, of } => self.on_zone_reset(zone, of, status),
+            Op::ReclaimRead { piece } => self.on_reclaim_read(&piece, status, outcome),
+            Op::ReclaimWrite => self.on_reclaim_written(status),
             Op::RepairWrite { namespace, vzone } => self.on_repair_written(namespace, vzone, status),
         }
         self.pump_log();
@@ -463,6 +481,7 @@ impl Pool {
             Waiter::Change { namespace, vzone } => self.on_change_recorded(namespace, vzone, is_durable),
             Waiter::Fail { namespace, vzone } => self.on_fail_recorded(namespace, vzone, is_durable),
             Waiter::Repair { namespace, vzone } => self.on_repair_recorded(namespace, vzone, is_durable),
+            Waiter::Reclaim { namespace, vzone } => self.on_reclaim_recorded(namespace, vzone, is_durable),
             Waiter::Created { namespace } => self.on_created(namespace, is_durable),
             Waiter::Resized { namespace } => {
                 self.events.push_back(PoolEvent::Resized { namespace: NamespaceId(namespace), is_durable });

@@ -7,6 +7,9 @@ use crate::vzone::{Busy, Item, Write};
 
 impl Pool {
     pub(super) fn add_item(&mut self, namespace: u32, vzone: u32, item: Item) {
+        if self.reclaim.is_some() && !matches!(item, Item::Read { .. }) {
+            self.abandon_reclaim(namespace, vzone);
+        }
         self.vzone(namespace, vzone).items.push_back(item);
         self.pump(namespace, vzone);
     }
@@ -23,6 +26,7 @@ impl Pool {
                 Item::Write(write) => {
                     let write = *write;
                     // A reset or finish before it has waited for earlier writes only.
+                    own.is_unmovable = false;
                     if own.writes.back() != Some(&write) {
                         own.writes.push_back(write);
                     }

@@ -7,6 +7,7 @@ use zonda_zoned::{Blocks, Key, LbaRange, Operation, Outcome, Status};
 use super::{Host, HostResult, Op, Pool};
 use crate::group::Piece;
 use crate::payload::Assembly;
+use crate::vzone::Busy;
 
 impl Pool {
     /// Submits a read of blocks that were submitted before, and ends its part when all have come.
@@ -91,7 +92,11 @@ impl Pool {
 
     pub(super) fn on_read_ended(&mut self, host: Key<Host>, namespace: u32, vzone: u32, status: Status) {
         self.end_part(host, status);
-        self.vzone(namespace, vzone).reads -= 1;
+        let own = self.vzone(namespace, vzone);
+        own.reads -= 1;
+        if own.busy == Some(Busy::Reclaim) {
+            self.continue_reclaim();
+        }
         self.pump(namespace, vzone);
     }
 }

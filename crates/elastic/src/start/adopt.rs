@@ -89,6 +89,7 @@ impl Start {
             }
             pool.adopt_namespace(own);
         }
+        pool.adopt_groups();
         pool.reset_at_start(to_reset);
         Ok(pool)
     }

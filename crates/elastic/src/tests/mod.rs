@@ -7,6 +7,7 @@ mod failures;
 mod faults;
 mod oracle;
 mod overdrive;
+mod reclaim;
 mod rig;
 
 use rig::Rig;
