@@ -4,8 +4,8 @@
 use std::collections::BTreeMap;
 
 use zonda_zoned::{
-    Blocks, CommandId, Completion, Lba, NamespaceId, Operation, Outcome, Payload, Prng, Status, ZoneAction, ZoneIndex,
-    ZoneState, ZoneTarget, ZonedDevice,
+    Blocks, CommandId, Completion, Duration, Lba, NamespaceId, Operation, Outcome, Payload, Prng, Status, ZoneAction,
+    ZoneIndex, ZoneState, ZoneTarget, ZonedDevice,
 };
 
 use super::rig::{Rig, bytes};
@@ -54,6 +54,9 @@ struct Host {
     zones: Vec<Zone>,
     flights: BTreeMap<CommandId, Flight>,
     read_only: u64,
+    /// A second tenant, which could use the spares of the first.
+    other: Option<NamespaceId>,
+    reclaims: u64,
 }
 
 fn content(zone: usize, life: u64, block: u64) -> u8 {
@@ -69,10 +72,20 @@ impl Host {
             _ => Rig::with_active_zones(32, 4),
         };
         rig.create("tenant", ZONES, 3);
+        let has_other = rig.device().pool().unwrap().shape().width_max > 1;
+        let other = has_other.then(|| rig.create("other", 3, 2));
         if prng.chance(1, 3) {
             rig.drive().depth = 1 + prng.below(3) as usize;
         }
-        Host { rig, prng, zones: (0..ZONES).map(|_| Zone::default()).collect(), flights: BTreeMap::new(), read_only: 0 }
+        Host {
+            rig,
+            prng,
+            zones: (0..ZONES).map(|_| Zone::default()).collect(),
+            flights: BTreeMap::new(),
+            read_only: 0,
+            other,
+            reclaims: 0,
+        }
     }
 
     fn submit(&mut self, flight: Flight, operation: Operation) {
@@ -129,7 +142,8 @@ impl Host {
     }
 
     fn on_completion(&mut self, completion: &Completion) {
-        let flight = &self.flights[&completion.id];
+        // What the other tenant writes is not compared.
+        let Some(flight) = self.flights.get(&completion.id) else { return };
         let is_write = matches!(flight, Flight::Write { .. });
         // Cached rows that were lost may be more than the slack of a group holds.
         assert!(completion.status == Status::Success || (is_write && completion.status == Status::ZoneIsReadOnly));
@@ -175,11 +189,30 @@ impl Host {
             }
             self.rig.check();
         }
+        if self.prng.chance(1, 2) {
+            self.be_quiet();
+        }
+    }
+
+    /// Seconds in which only the other tenant opens groups: those of the first are reclaimed.
+    fn be_quiet(&mut self) {
+        let Some(other) = self.other else { return };
+        for _ in 0..5 {
+            self.rig.now += Duration::from_secs(1);
+            let target = ZoneTarget::Zone(Lba(0));
+            self.rig.submit(other, Operation::ManageZones { action: ZoneAction::Reset, target });
+            self.rig.submit(other, Operation::Write { start: Lba(0), blocks: Blocks(1), payload: bytes(&[7]) });
+            for completion in self.rig.quiesce() {
+                self.on_completion(&completion);
+            }
+            self.rig.check();
+        }
     }
 
     /// Cuts the power while something is in flight, and loses what is in the cache, more of some
     /// zones than of others.
     fn lose_power(&mut self) {
+        self.reclaims += self.rig.device().pool().unwrap().reclaimed_groups();
         let prng = &mut self.prng;
         let style = prng.below(4);
         self.rig.mount_after(|drive| {
@@ -249,7 +282,7 @@ impl Host {
 }
 
 fn run_seeds(seeds: std::ops::Range<u64>) {
-    let mut read_only = 0;
+    let (mut read_only, mut reclaims) = (0, 0);
     for seed in seeds {
         println!("seed {seed}");
         let mut host = Host::new(seed);
@@ -263,8 +296,10 @@ fn run_seeds(seeds: std::ops::Range<u64>) {
             host.lose_power();
         }
         read_only += host.read_only;
+        reclaims += host.reclaims;
     }
-    println!("{read_only} writes were refused");
+    println!("{read_only} writes were refused, {reclaims} groups were reclaimed");
+    assert!(reclaims > 20, "{reclaims} groups were reclaimed");
 }
 
 #[test]

@@ -7,8 +7,8 @@ use zonda_config::ByteSize;
 use zonda_ssd::Ssd;
 use zonda_ssd::profile::Profile;
 use zonda_zoned::{
-    BlockBuffer, Blocks, Command, CommandId, CompletionQueue, Geometry, Instant, Lba, NamespaceId, Operation, Outcome,
-    Payload, PayloadKind, Prng, ReportFilter, Status, ZoneAction, ZoneState, ZoneTarget, ZonedDevice,
+    BlockBuffer, Blocks, Command, CommandId, CompletionQueue, Duration, Geometry, Instant, Lba, NamespaceId, Operation,
+    Outcome, Payload, PayloadKind, Prng, ReportFilter, Status, ZoneAction, ZoneState, ZoneTarget, ZonedDevice,
 };
 
 use super::rig::ID;
@@ -47,6 +47,9 @@ struct Testbed {
     flights: BTreeMap<u64, (NamespaceId, Flight)>,
     next_id: u64,
     writes: u64,
+    /// Is only read for a while, so that its groups are reclaimed.
+    quiet: Option<NamespaceId>,
+    reclaims: u64,
 }
 
 /// A drive of small zones on single dies, and few active ones.
@@ -89,7 +92,9 @@ impl Testbed {
         let active = [8, 14, 32][prng.below(3) as usize];
         let profile = profile(active, 120);
         let width = if active == 8 { 1 } else { 4 };
-        let options = PoolOptions { zones_per_vzone: Some(4), width_max: Some(width), ..PoolOptions::default() };
+        // With few essentials groups have spares, which can be reclaimed.
+        let essential_zones = prng.chance(1, 2).then_some(4);
+        let options = PoolOptions { zones_per_vzone: Some(4), width_max: Some(width), essential_zones };
         let drive = Ssd::new(&profile, PayloadKind::Bytes, &prng.fork("drive"));
         let device = ElasticDevice::new(drive, Goal::Create { id: ID, options }, PayloadKind::Bytes);
         let mut testbed = Testbed {
@@ -101,6 +106,8 @@ impl Testbed {
             flights: BTreeMap::new(),
             next_id: 0,
             writes: 0,
+            quiet: None,
+            reclaims: 0,
         };
         testbed.run_until_open();
         for (name, zone_count) in [("a", 6), ("b", 5)] {
@@ -199,7 +206,8 @@ impl Testbed {
         let zone = self.zones[&namespace][index].clone();
         let start = Lba(index as u64 * size);
         let target = ZoneTarget::Zone(start);
-        match self.prng.below(20) {
+        let is_quiet = self.quiet == Some(namespace);
+        match if is_quiet { 3 } else { self.prng.below(20) } {
             0 if zone.before_reset.is_none() && zone.finish != Some(false) && state != ZoneState::Empty => {
                 let own = &mut self.zones.get_mut(&namespace).unwrap()[index];
                 let before = std::mem::take(own);
@@ -220,7 +228,7 @@ impl Testbed {
                 let flight = Flight::Read { zone: index, start: from, generation: zone.generation };
                 self.submit(namespace, flight, Operation::Read { start: start + Blocks(from), blocks: Blocks(blocks) });
             }
-            _ if state.is_active() || (state == ZoneState::Empty && active < 2) => {
+            _ if !is_quiet && (state.is_active() || (state == ZoneState::Empty && active < 2)) => {
                 let left = capacity - zone.submitted;
                 let blocks = (1 + self.prng.below(16)).min(left);
                 let end = zone.submitted + blocks;
@@ -244,6 +252,7 @@ impl Testbed {
 
     /// Cuts the power, mounts the pool, now and then with another cut in between, and compares.
     fn cut(&mut self) {
+        self.reclaims += self.device().pool().unwrap().reclaimed_groups();
         let mut drive = self.device.take().unwrap().into_drive();
         loop {
             let media = drive.power_loss(&mut self.prng);
@@ -360,7 +369,12 @@ impl Testbed {
     }
 
     fn run(&mut self) {
+        let ids: Vec<NamespaceId> = self.zones.keys().copied().collect();
+        self.quiet = if self.prng.chance(1, 2) { self.prng.pick(&ids).copied() } else { None };
         for _ in 0..self.prng.below(400) {
+            if self.quiet.is_some() && self.prng.chance(1, 8) {
+                self.now += Duration::from_millis(300);
+            }
             for _ in 0..self.prng.below(4) {
                 if self.flights.len() < 12 {
                     self.act();
@@ -382,9 +396,9 @@ impl Testbed {
     }
 }
 
-/// Runs of six power losses each; returns the number of writes.
-fn run_seeds(seeds: std::ops::Range<u64>) -> u64 {
-    let mut writes = 0;
+/// Runs of six power losses each; returns the number of writes and of reclaimed groups.
+fn run_seeds(seeds: std::ops::Range<u64>) -> (u64, u64) {
+    let (mut writes, mut reclaims) = (0, 0);
     for seed in seeds {
         // A failure shows the last of these.
         println!("seed {seed}");
@@ -399,18 +413,20 @@ fn run_seeds(seeds: std::ops::Range<u64>) -> u64 {
         testbed.run();
         testbed.drain();
         writes += testbed.writes;
+        reclaims += testbed.reclaims;
     }
-    writes
+    (writes, reclaims)
 }
 
 #[test]
 fn what_was_acknowledged_is_there_after_any_power_loss() {
-    let writes = run_seeds(0..40);
-    assert!(writes > 3_000, "{writes} writes");
+    let (writes, reclaims) = run_seeds(0..40);
+    assert!(writes > 3_000 && reclaims > 3, "{writes} writes, {reclaims} reclaimed groups");
 }
 
 #[test]
 #[ignore = "20 seconds for a thousand seeds"]
 fn soak_power_losses() {
-    assert!(run_seeds(1_000..3_000) > 0);
+    let (writes, reclaims) = run_seeds(1_000..3_000);
+    assert!(writes > 100_000 && reclaims > 200, "{writes} writes, {reclaims} reclaimed groups");
 }

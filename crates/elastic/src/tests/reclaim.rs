@@ -9,6 +9,8 @@ use super::drive::Fault;
 use super::rig::{Rig, bytes, data};
 use crate::PoolOptions;
 
+type IsOne = fn(&Operation) -> bool;
+
 /// Blocks of the v-zone that is copied.
 const BLOCKS: u64 = 33;
 
@@ -216,9 +218,9 @@ fn a_write_ends_the_copy_and_takes_its_place() {
         tenants.rig.check();
         tenants.compare(BLOCKS + 1);
         if tenants.reclaimed() == 0 {
-            ended += 1
+            ended += 1;
         } else {
-            after += 1
+            after += 1;
         }
         tenants.rig.mount_again();
         tenants.compare(BLOCKS + 1);
@@ -235,8 +237,7 @@ fn an_error_during_the_copy_ends_it_and_the_old_group_stays() {
     let is_read = |operation: &Operation| matches!(operation, Operation::Read { .. });
     // Only a copy writes several blocks at once here.
     let is_write = |operation: &Operation| matches!(operation, Operation::Write { blocks, .. } if blocks.0 > 1);
-    let faults: [(fn(&Operation) -> bool, Status); 2] =
-        [(is_read, Status::UnrecoveredReadError), (is_write, Status::InternalError)];
+    let faults: [(IsOne, Status); 2] = [(is_read, Status::UnrecoveredReadError), (is_write, Status::InternalError)];
     for (is_one, status) in faults {
         for number in 0..8 {
             let mut tenants = Tenants::new();
