@@ -31,7 +31,7 @@ use clap::{Parser, Subcommand};
 
 #[cfg(feature = "simulation")]
 use commands::sim;
-use commands::{advise, bench, demo, drive, lab, reload, secret, serve, status, volume, zone};
+use commands::{advise, bench, demo, drive, lab, pool, reload, secret, serve, status, volume, zone};
 
 /// A storage stack for zoned (NVMe ZNS) SSDs: serve, simulate and benchmark drives
 #[derive(Debug, Parser)]
@@ -73,6 +73,12 @@ enum Command {
     /// Fail, re-add and replace members of volumes
     #[command(subcommand, long_about = volume::MEMBER_LONG_ABOUT)]
     Member(volume::MemberCommand),
+    /// Create and show pools: a zoned drive for several tenants
+    #[command(subcommand, long_about = pool::LONG_ABOUT)]
+    Pool(pool::PoolCommand),
+    /// Create, list, resize and delete the namespaces of a pool
+    #[command(subcommand, long_about = pool::NAMESPACE_LONG_ABOUT)]
+    Namespace(pool::NamespaceCommand),
     /// Generate a secret for DH-HMAC-CHAP authentication
     #[command(long_about = secret::LONG_ABOUT)]
     Secret(secret::SecretArgs),
@@ -111,6 +117,8 @@ fn main() -> ExitCode {
         Command::Zone(command) => zone::run(&command),
         Command::Volume(command) => volume::run(&command),
         Command::Member(command) => volume::run_member(&command),
+        Command::Pool(command) => pool::run(&command),
+        Command::Namespace(command) => pool::run_namespace(&command),
         Command::Secret(args) => secret::run(&args),
         Command::Bench(args) => bench::run(&args),
         #[cfg(feature = "simulation")]

@@ -5,7 +5,7 @@ use std::fs;
 use std::os::unix::fs::FileTypeExt;
 use std::path::Path;
 
-use zonda_devices::{DriveError, VOLUME_FILE, is_vacant, is_volume, volume_of_image};
+use zonda_devices::{DriveError, DriveUser, VOLUME_FILE, is_pool, is_vacant, is_volume, user_of_image};
 use zonda_image::ImageFile;
 
 use crate::commands::connect;
@@ -111,6 +111,7 @@ pub(crate) fn refuse_url(path: &Path, help: &str) -> Result<(), Failure> {
 pub(crate) fn drive_at(directory: &Path) -> Option<&'static str> {
     match () {
         () if is_volume(directory) => Some("the directory of a volume"),
+        () if is_pool(directory) => Some("the directory of a pool"),
         () if directory.join(ImageFile::Superblock.name()).is_file() => Some("the directory of an image"),
         () => None,
     }
@@ -145,14 +146,24 @@ pub(crate) fn refuse_incomplete_image(directory: &Path) -> Result<(), Failure> {
     Err(Failure::input(message, help))
 }
 
-/// Refuses the image of a member of a volume without opening it for writing, which rewrites its
+/// The refusal of a drive that a volume or pool uses. `instead` is what the user can do with a
+/// volume.
+pub(crate) fn used_by(user: &DriveUser, drive: &str, instead: &str) -> Failure {
+    let (instead, kind) = match user {
+        DriveUser::Volume(_) => (instead, "volume"),
+        DriveUser::Pool(_) => ("serve the pool with zonda serve, and use its namespaces", "pool"),
+    };
+    Failure::input(
+        format!("{drive} is {user}"),
+        format!("{instead}; --force overrides this if the {kind} is no longer needed"),
+    )
+}
+
+/// Refuses the image that a volume or pool uses without opening it for writing, which rewrites its
 /// files. An image that cannot be read is refused when it is opened.
 pub(crate) fn refuse_member_image(directory: &Path, instead: &str) -> Result<(), Failure> {
-    let Some(volume) = (!is_volume(directory)).then(|| volume_of_image(directory)).flatten() else { return Ok(()) };
-    Err(Failure::input(
-        format!("{} is {volume}", directory.display()),
-        format!("{instead}; --force overrides this if the volume is no longer needed"),
-    ))
+    let user = (!is_volume(directory)).then(|| user_of_image(directory)).flatten();
+    user.map_or(Ok(()), |user| Err(used_by(&user, &directory.display().to_string(), instead)))
 }
 
 #[cfg(test)]

@@ -11,7 +11,7 @@ use zonda_zoned::{
 };
 
 use crate::opening::open_drive;
-use crate::probe::{Probe, describe};
+use crate::probe::{DriveUser, Probe};
 use crate::{Drive, DriveError, Location, VolumeDrive, is_volume};
 
 /// Timeout of closing.
@@ -97,14 +97,14 @@ impl Connection {
         &self.geometry
     }
 
-    /// A description of the volume of which the namespace is a member. No command may be in flight.
+    /// The volume or pool that uses the namespace. No command may be in flight.
     ///
     /// # Errors
     /// When its zones cannot be reported, or the event loop fails.
-    pub fn volume(&mut self) -> Result<Option<String>, DriveError> {
+    pub fn user(&mut self) -> Result<Option<DriveUser>, DriveError> {
         let probed = Probe::of_superblock(&self.geometry).run(&mut self.drive, &self.ring)?;
         self.drive.forget_reads(probed.read_blocks);
-        Ok(probed.identity.as_ref().map(describe))
+        Ok(probed.user())
     }
 
     /// The time since the connection was made.

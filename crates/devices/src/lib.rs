@@ -8,6 +8,7 @@
 //! - [`Remote`]: a namespace of a server, over NVMe/TCP.
 //! - [`PacedDrive`]: one of the first three, with the latencies of a [`Model`] of the real drive.
 //! - [`VolumeDrive`]: images and remote namespaces as one redundant volume of conventional zones.
+//! - [`PoolNamespace`]: one of the namespaces into which a pool ([`PoolDrive`]) divides a drive.
 //!
 //! A [`Connection`] is one of these with a ring of its own, for a program that waits for
 //! completions; a [`SharedConnection`] is a connection in a thread of its own, which any number of
@@ -42,8 +43,10 @@ mod mock;
 #[path = "mock/absent.rs"]
 mod mock;
 mod model;
+mod open_directory;
 mod opening;
 mod patches;
+mod pool;
 mod probe;
 pub mod random;
 mod read_only;
@@ -67,9 +70,14 @@ pub use error::DriveError;
 pub use file_backed::{FileBacked, life_of, unusable_image};
 pub use first_zones::FirstZones;
 pub use live::RingClock;
-pub use look::volume_of_image;
+pub use look::user_of_image;
 pub use memory::{MemoryDrive, PacedDrive};
 pub use model::Model;
+pub use pool::{
+    NamespaceSize, NewNamespace, NewPool, POOL_FILE, PoolDrive, PoolNamespace, PoolNamespaceReport, PoolReport,
+    PoolRequest, PoolRequestId, is_pool,
+};
+pub use probe::DriveUser;
 pub use read_only::ReadOnlyImage;
 pub use remote::Remote;
 pub use repair::repair_image;
@@ -83,5 +91,6 @@ pub use volume::{
     TakeoverReport, VOLUME_FILE, VolumeDrive, VolumeOpenOptions, VolumeRates, VolumeReply, VolumeReport, VolumeRequest,
     VolumeState, is_volume,
 };
+pub use zonda_elastic::PoolOptions;
 pub use zonda_initiator::limits::{IO_QUEUES_MAX, QUEUE_DEPTH_MAX};
 pub use zonda_raid::Extent;

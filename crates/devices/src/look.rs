@@ -9,7 +9,7 @@ use zonda_zoned::{
 };
 
 use crate::copy_on_write::CopyOnWrite;
-use crate::probe::{Probe, describe, written_blocks};
+use crate::probe::{DriveUser, Probe, Probed, written_blocks};
 use crate::{DriveError, ImageDirectory};
 use zonda_raid::Identity;
 
@@ -82,9 +82,13 @@ impl ImageSnapshot {
 
     /// The superblock of the image.
     pub(crate) fn identity(&mut self) -> Option<Identity> {
+        self.probed()?.identity
+    }
+
+    fn probed(&mut self) -> Option<Probed> {
         let mut probe = Probe::of_superblock(self.image.geometry());
         // Its commands complete at once.
-        probe.poll(self, Instant::ZERO)?.ok()?.identity
+        probe.poll(self, Instant::ZERO)?.ok()
     }
 }
 
@@ -112,9 +116,8 @@ impl ZonedDevice for ImageSnapshot {
     }
 }
 
-/// A description of the volume of which an image is a member; `None` where it is not a member, or
-/// cannot be opened.
+/// The volume or pool that uses an image; `None` where none does, or the image cannot be opened.
 #[must_use]
-pub fn volume_of_image(path: &Path) -> Option<String> {
-    ImageSnapshot::open(path).ok()?.identity().as_ref().map(describe)
+pub fn user_of_image(path: &Path) -> Option<DriveUser> {
+    ImageSnapshot::open(path).ok()?.probed()?.user()
 }

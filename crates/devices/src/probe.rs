@@ -1,7 +1,11 @@
-//! [`Probe`]: reads whether a device is empty, and its superblock, before a program writes to it.
+//! [`Probe`]: reads whether a device is empty, and which volume or pool uses it, before a program
+//! writes to it.
 
 use std::collections::VecDeque;
+use std::fmt;
 
+use zonda_elastic::limits::LOG_ZONES;
+use zonda_elastic::{PoolId, pool_of_log_block};
 use zonda_raid::limits::METADATA_ZONES;
 use zonda_raid::{Identity, Membership, SUPERBLOCKS_BACK_MAX, identify};
 use zonda_ring::Ring;
@@ -22,6 +26,8 @@ pub(crate) struct Probed {
     pub(crate) is_empty: bool,
     /// The newest readable superblock of the device.
     pub(crate) identity: Option<Identity>,
+    /// The pool whose log the device has; not of a device with a superblock.
+    pub(crate) pool: Option<PoolId>,
     /// Blocks that the probe has read.
     pub(crate) read_blocks: u64,
     /// The reported zones.
@@ -29,6 +35,12 @@ pub(crate) struct Probed {
 }
 
 impl Probed {
+    /// The volume or pool that uses the device.
+    pub(crate) fn user(&self) -> Option<DriveUser> {
+        let volume = self.identity.as_ref().map(|identity| DriveUser::Volume(describe(identity)));
+        volume.or_else(|| self.pool.map(|pool| DriveUser::Pool(random::uuid_text(&pool.0))))
+    }
+
     /// The membership that the superblock records, where it can be read.
     pub(crate) fn membership(&self) -> Option<&Membership> {
         match &self.identity {
@@ -51,6 +63,9 @@ pub(crate) struct Probe {
     /// The metadata zone of the read in flight.
     read_of: usize,
     identity: Option<Identity>,
+    /// The first blocks of zones of a log; `None` before the superblocks are read.
+    log_blocks: Option<VecDeque<Lba>>,
+    pool: Option<PoolId>,
     is_in_flight: bool,
     commands: u64,
     read_blocks: u64,
@@ -63,9 +78,9 @@ impl Probe {
         Probe::of_zones(geometry.zone_count)
     }
 
-    /// Reads the superblock only.
+    /// Reads the superblock or the log of a pool only.
     pub(crate) fn of_superblock(geometry: &Geometry) -> Probe {
-        Probe::of_zones(METADATA_ZONES.min(geometry.zone_count))
+        Probe::of_zones(METADATA_ZONES.max(LOG_ZONES).min(geometry.zone_count))
     }
 
     fn of_zones(zones: u32) -> Probe {
@@ -75,6 +90,8 @@ impl Probe {
             reads: None,
             read_of: 0,
             identity: None,
+            log_blocks: None,
+            pool: None,
             is_in_flight: false,
             commands: 0,
             read_blocks: 0,
@@ -115,6 +132,7 @@ impl Probe {
                 return Some(Ok(Probed {
                     is_empty,
                     identity: self.identity.take(),
+                    pool: self.pool,
                     read_blocks: self.read_blocks,
                     zones: std::mem::take(&mut self.descriptors),
                 }));
@@ -141,9 +159,18 @@ impl Probe {
         }
         let metadata_zones = &self.descriptors[..self.descriptors.len().min(METADATA_ZONES as usize)];
         let reads = self.reads.get_or_insert_with(|| metadata_zones.iter().map(superblock_places).collect());
-        let zone = reads.iter().position(|places| !places.is_empty())?;
-        self.read_of = zone;
-        Some(Operation::Read { start: reads[zone].pop_front()?, blocks: Blocks(1) })
+        if let Some(zone) = reads.iter().position(|places| !places.is_empty()) {
+            self.read_of = zone;
+            return Some(Operation::Read { start: reads[zone].pop_front()?, blocks: Blocks(1) });
+        }
+        if self.identity.is_some() || self.pool.is_some() {
+            return None;
+        }
+        let log_zones = &self.descriptors[..self.descriptors.len().min(LOG_ZONES as usize)];
+        let log_blocks = self.log_blocks.get_or_insert_with(|| {
+            log_zones.iter().filter(|zone| written_blocks(zone) > 0).map(|zone| zone.start).collect()
+        });
+        Some(Operation::Read { start: log_blocks.pop_front()?, blocks: Blocks(1) })
     }
 
     fn on_outcome(&mut self, outcome: Outcome, geometry: &Geometry) -> Result<(), DriveError> {
@@ -160,6 +187,10 @@ impl Probe {
         let Outcome::Data(Payload::Bytes(buffer)) = outcome else { return Ok(()) };
         self.read_blocks += 1;
         let block = buffer.data.get(..geometry.block_size_bytes as usize).unwrap_or(&buffer.data);
+        if self.log_blocks.is_some() {
+            self.pool = pool_of_log_block(block);
+            return Ok(());
+        }
         let Some(found) = identify(block) else { return Ok(()) };
         reads[self.read_of].clear();
         let is_newer = match (&self.identity, &found) {
@@ -196,6 +227,36 @@ fn is_free(state: ZoneState) -> bool {
 
 fn broken(why: &str) -> DriveError {
     DriveError::new(format!("cannot report its zones: {why}"), "check whether the drive works")
+}
+
+/// The volume or pool that uses a drive: only its server may write to the drive.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum DriveUser {
+    /// The drive is a member; which member of which volume.
+    Volume(String),
+    /// The drive is that of the pool with this UUID.
+    Pool(String),
+}
+
+impl DriveUser {
+    /// `volume` or `pool`.
+    #[must_use]
+    pub fn kind(&self) -> &'static str {
+        match self {
+            DriveUser::Volume(_) => "volume",
+            DriveUser::Pool(_) => "pool",
+        }
+    }
+}
+
+impl fmt::Display for DriveUser {
+    /// As in "the drive is ...".
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            DriveUser::Volume(member) => f.write_str(member),
+            DriveUser::Pool(uuid) => write!(f, "the drive of the pool {uuid}"),
+        }
+    }
 }
 
 /// Describes a device that belongs to a volume.

@@ -37,7 +37,7 @@ mod zones;
 
 pub use balloon::Share;
 pub use device::ElasticDevice;
-pub use format::{BlockError, PoolId};
+pub use format::{BlockError, PoolId, pool_of_log_block};
 pub use machine::{AdminError, NamespaceConfig, Pool, PoolEvent};
 pub use shape::{PoolOptions, Shape};
 pub use start::{Goal, Start, StartError};

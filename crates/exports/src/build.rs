@@ -5,8 +5,8 @@ use std::net::SocketAddr;
 use std::path::Path;
 
 use zonda_devices::{
-    Drive, DriveError, FileBacked, FirstZones, MemoryDrive, Model, PacedDrive, ReadOnlyImage, ScheduledDrive,
-    VolumeDrive, VolumeReport, is_volume, random, volume_of_image,
+    Drive, DriveError, FileBacked, FirstZones, MemoryDrive, Model, PacedDrive, PoolDrive, ReadOnlyImage,
+    ScheduledDrive, VolumeDrive, VolumeReport, is_pool, is_volume, random, user_of_image,
 };
 use zonda_image::{Image, ImageFile, RecoveryReport};
 use zonda_nvme::identify::NamespaceIdentity;
@@ -29,6 +29,7 @@ use crate::drives::Drives;
 use crate::events;
 use crate::memory::Memory;
 use crate::nbd::Candidate;
+use crate::reload::pool_source;
 use crate::report::{NamespaceLayout, SubsystemLayout};
 use crate::served::Served;
 use crate::start::{NamespaceInfo, ServeError, SubsystemInfo, retry_lock_in_use};
@@ -107,14 +108,14 @@ pub(crate) fn build(
     Ok(Built { target, subsystems, layout, candidates })
 }
 
-/// Opens the drives of all namespaces; the result is in the order of the plan. Volumes are opened
-/// last, because assembling a volume writes to its members: a start that an image prevents must not
+/// Opens the drives of all namespaces; the result is in the order of the plan. Volumes and pools are
+/// opened last, because assembling a volume writes to its members, and so does a mount of a pool: a start that an image prevents must not
 /// do that.
 fn open_all(plan: &ServerPlan, ring: &Ring, drives: &mut Drives) -> Result<Vec<OpenedNamespace>, ServeError> {
     let namespaces = plan.subsystems.iter();
     let namespaces = namespaces.flat_map(|subsystem| subsystem.namespaces.iter().map(move |each| (subsystem, each)));
     let mut order: Vec<_> = namespaces.enumerate().collect();
-    order.sort_by_key(|(_, (_, namespace))| matches!(namespace.source, Source::Volume(_)));
+    order.sort_by_key(|(_, (_, namespace))| matches!(namespace.source, Source::Volume(_) | Source::Pool { .. }));
     let mut opened = Vec::with_capacity(order.len());
     for (place, (subsystem, namespace)) in order {
         opened.push((place, open_namespace(plan, subsystem, namespace, ring, drives)?));
@@ -131,7 +132,7 @@ pub(crate) fn open_namespace(
     ring: &Ring,
     drives: &mut Drives,
 ) -> Result<OpenedNamespace, ServeError> {
-    let opened = open(plan, subsystem, namespace, ring)?;
+    let opened = open(plan, subsystem, namespace, ring, drives)?;
     let geometry = opened.backing.drive().geometry(NamespaceId::FIRST).clone();
     let timing = if namespace.timing == TimingSpec::None { "none" } else { "profile" };
     let source = opened.source.clone();
@@ -218,6 +219,10 @@ fn must_be_of_its_kind(source: &Source) -> Result<(), ServeError> {
             format!("{} is a volume, not an image", path.display()),
             "use the key volume instead of image for its directory",
         )),
+        Source::Image(path) if is_pool(path) => Err(ServeError::new(
+            format!("{} is a pool, not an image", path.display()),
+            "use the key pool instead of image for its directory, with the name of a namespace",
+        )),
         Source::Volume(path) if !is_volume(path) && path.join(ImageFile::Superblock.name()).is_file() => {
             Err(ServeError::new(
                 format!("{} is an image, not a volume", path.display()),
@@ -228,13 +233,17 @@ fn must_be_of_its_kind(source: &Source) -> Result<(), ServeError> {
     }
 }
 
-/// Refuses a member of a volume, which only the volume may write.
+/// Refuses a member of a volume, or the drive of a pool, which only these may write.
 fn refuse_member(path: &Path) -> Result<(), ServeError> {
-    let Some(volume) = volume_of_image(path) else { return Ok(()) };
+    let Some(user) = user_of_image(path) else { return Ok(()) };
+    let kind = user.kind();
     Err(ServeError::new(
-        format!("the image in {} is {volume}: hosts could overwrite data of the volume", path.display()),
-        "serve the volume instead: zonda serve with its directory; use --force if a volume on another machine uses this member \
-         through this server, or if the volume is not needed any more",
+        format!("the image in {} is {user}: hosts could overwrite data of the {kind}", path.display()),
+        format!(
+            "serve the {kind} instead: zonda serve with its directory; use --force if a {kind} on another machine uses this \
+             {} through this server, or if the {kind} is not needed any more",
+            if kind == "volume" { "member" } else { "drive" }
+        ),
     ))
 }
 
@@ -246,7 +255,8 @@ fn refuse_members_of_served_volumes(plan: &ServerPlan) -> Result<(), ServeError>
     for namespace in sources {
         let Source::Image(path) = &namespace.source else { continue };
         // The volumes are inspected first: if there is none, no image has to be read.
-        let Some(member) = (!arrays.is_empty()).then(|| volume_of_image(path)).flatten() else { continue };
+        let user = (!arrays.is_empty()).then(|| user_of_image(path)).flatten();
+        let Some(member) = user.map(|user| user.to_string()) else { continue };
         if let Some((volume, _)) = arrays.iter().find(|(_, array)| member.contains(array.as_str())) {
             let (path, volume) = (path.display(), volume.display());
             return Err(ServeError::new(
@@ -263,6 +273,7 @@ fn open(
     subsystem: &SubsystemPlan,
     namespace: &NamespacePlan,
     ring: &Ring,
+    drives: &mut Drives,
 ) -> Result<Opened, ServeError> {
     let is_paced = namespace.timing == TimingSpec::Profile;
     must_be_of_its_kind(&namespace.source)?;
@@ -329,6 +340,30 @@ fn open(
                 reservations,
             })
         }
+        Source::Pool { path, name } => {
+            let pool = open_pool(path, ring, drives)?;
+            let namespace = match pool.namespace(name) {
+                Ok(namespace) => namespace,
+                Err(error) => {
+                    if !pool.has_users() {
+                        // The error of the namespace is reported.
+                        let _ = pool.close(ring);
+                    }
+                    return Err(ServeError::new(error.message, error.help));
+                }
+            };
+            let report = pool.report();
+            let own = report.namespace(name).expect("the pool has the namespace");
+            let uuid = namespace.identity().and_then(|identity| identity.uuid);
+            Ok(Opened {
+                source: pool_source(path, name),
+                state: format!("weight {}, at most {} active zones", own.weight, own.max_active_zones),
+                uuid: uuid.expect("a namespace of a pool has a UUID"),
+                backing: Backing::Drive(Box::new(namespace)),
+                volatile_write_cache: true,
+                reservations: None,
+            })
+        }
         Source::Memory(plan) => {
             let geometry = plan.profile().geometry();
             let model =
@@ -346,6 +381,18 @@ fn open(
             })
         }
     }
+}
+
+/// The pool in a directory, which is opened once for all of its namespaces.
+fn open_pool(path: &Path, ring: &Ring, drives: &mut Drives) -> Result<PoolDrive, ServeError> {
+    // The configuration may name it in several ways.
+    let whole = path.canonicalize().unwrap_or_else(|_| path.to_owned());
+    if let Some(pool) = drives.pool(&whole) {
+        return Ok(pool);
+    }
+    let pool = unused(|| PoolDrive::open(path, ring))?;
+    drives.add_pool(whole, pool.clone());
+    Ok(pool)
 }
 
 fn scheduled(backing: Backing, scheduler: SchedulerSpec) -> Backing {

@@ -4,7 +4,7 @@ use std::path::{Path, PathBuf};
 use std::sync::mpsc::{self, Receiver, Sender};
 use std::time::Duration;
 
-use zonda_devices::{DriveError, VolumeReport, VolumeRequest};
+use zonda_devices::{DriveError, PoolReport, PoolRequest, VolumeReport, VolumeRequest};
 use zonda_ring::Waker;
 
 use crate::config::ServerPlan;
@@ -14,6 +14,9 @@ use crate::start::ServeError;
 /// The channel for the reply to a volume request.
 pub(crate) type ReplySender = Sender<Result<VolumeReport, DriveError>>;
 
+/// The channel for the reply to a pool request; without a report if the pool is not served.
+pub(crate) type PoolReplySender = Sender<Option<Result<PoolReport, DriveError>>>;
+
 /// Requests of other threads.
 #[derive(Debug)]
 pub(crate) enum Request {
@@ -21,6 +24,8 @@ pub(crate) enum Request {
     Snapshot(Sender<Snapshot>),
     /// Execute a request on the volume in a directory.
     Volume(PathBuf, VolumeRequest, ReplySender),
+    /// Execute a request on the pool in a directory.
+    Pool(PathBuf, PoolRequest, PoolReplySender),
     /// Change to another plan.
     Reload(Box<ServerPlan>, Sender<Result<Vec<String>, ServeError>>),
     /// Report this state of the configuration file in snapshots.
@@ -66,6 +71,20 @@ impl Handle {
     ) -> Option<Result<VolumeReport, DriveError>> {
         let (answer, receiver) = mpsc::channel();
         self.ask(Request::Volume(volume.to_owned(), request, answer));
+        receiver.recv_timeout(timeout).ok()
+    }
+
+    /// Executes a request on the pool in a directory, and returns its state after that, or `None`
+    /// inside if the server does not serve it any more; `None` as of [`snapshot`](Handle::snapshot).
+    #[must_use]
+    pub fn pool(
+        &self,
+        pool: &Path,
+        request: PoolRequest,
+        timeout: Duration,
+    ) -> Option<Option<Result<PoolReport, DriveError>>> {
+        let (answer, receiver) = mpsc::channel();
+        self.ask(Request::Pool(pool.to_owned(), request, answer));
         receiver.recv_timeout(timeout).ok()
     }
 

@@ -1,13 +1,14 @@
 //! The drives of one server.
 
 use std::collections::VecDeque;
+use std::path::PathBuf;
 
-use zonda_devices::{RequestId, VolumeDrive};
+use zonda_devices::{PoolDrive, PoolRequestId, RequestId, VolumeDrive};
 use zonda_ring::Bytes;
 use zonda_target::{DeviceHealth, DeviceKey, Flow, Target};
 use zonda_zoned::{Command, Completion, CompletionQueue, Geometry, Instant, Status};
 
-use crate::control::ReplySender;
+use crate::control::{PoolReplySender, ReplySender};
 use crate::events;
 use crate::served::{ClosePhase, Served, Submitter};
 
@@ -16,6 +17,10 @@ use crate::served::{ClosePhase, Served, Submitter};
 #[derive(Default)]
 pub(crate) struct Drives {
     served: Vec<Option<Served>>,
+    /// Pools of which namespaces are served. Each is closed with the last of these.
+    pub(crate) pools: Vec<(PathBuf, PoolDrive)>,
+    /// Outstanding pool requests: the directory, the request and the channel for the reply.
+    pub(crate) asked_pools: Vec<(PathBuf, PoolRequestId, PoolReplySender)>,
     /// Outstanding volume requests: the volume's index, the request and the channel for the reply.
     pub(crate) asked: Vec<(usize, RequestId, ReplySender)>,
     /// Results of saving reservations that were not passed to the target yet.
@@ -73,6 +78,7 @@ impl Drives {
                 *place = None;
             }
         }
+        self.forget_unused_pools();
     }
 
     /// Shows so many zones of a drive; the next poll reports its new geometry.

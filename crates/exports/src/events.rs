@@ -2,7 +2,7 @@
 
 use std::path::Path;
 
-use zonda_devices::{DriveError, Notice, VolumeRequest};
+use zonda_devices::{DriveError, Notice, PoolRequest, VolumeRequest};
 use zonda_image::RecoveryReport;
 use zonda_nbd::CloseReason;
 use zonda_nvme::Nqn;
@@ -92,7 +92,12 @@ pub(crate) fn asked(volume: &Path, request: &VolumeRequest) {
     }
 }
 
-/// A request to a volume failed, or was refused.
+/// A request to a pool.
+pub(crate) fn asked_pool(pool: &Path, request: &PoolRequest) {
+    tracing::info!("{}: request: {request}", pool.display());
+}
+
+/// A request to a volume or pool failed, or was refused.
 pub(crate) fn request_failed(volume: &Path, error: &DriveError) {
     tracing::warn!("{}: request failed: {}", volume.display(), error.message);
 }

@@ -34,6 +34,7 @@ mod memory;
 mod meter;
 mod metrics;
 mod nbd;
+mod pools;
 mod process;
 mod reload;
 mod report;

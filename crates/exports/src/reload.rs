@@ -5,6 +5,8 @@
 //! starts, and a difference there is an error, so that the server never runs with a configuration
 //! that its file does not have.
 
+use std::path::Path;
+
 use zonda_nvme::Nqn;
 use zonda_zoned::NamespaceId;
 
@@ -141,7 +143,13 @@ fn remedy(old: &ServerPlan, subsystem: &SubsystemPlan, before: &NamespacePlan, a
         return "give it another id, or restart the server".to_owned();
     }
     // Its image, which is open until it is removed.
-    let is_own = matches!((&before.source, &after.source), (Source::Image(one), Source::Image(other)) if one == other);
+    let is_own = match (&before.source, &after.source) {
+        (Source::Image(one), Source::Image(other)) => one == other,
+        (Source::Pool { path: one, name }, Source::Pool { path: other, name: other_name }) => {
+            (one, name) == (other, other_name)
+        }
+        _ => false,
+    };
     match how_to_remove(old, subsystem) {
         Some(how) if is_own => format!("{how}, reload, and add it again; or restart the server"),
         _ => RESTART.to_owned(),
@@ -170,6 +178,9 @@ fn same_hosts(before: Option<&[HostPlan]>, after: Option<&[HostPlan]>) -> bool {
 fn is_same(one: &NamespacePlan, other: &NamespacePlan) -> bool {
     let is_same_source = match (&one.source, &other.source) {
         (Source::Image(one), Source::Image(other)) | (Source::Volume(one), Source::Volume(other)) => one == other,
+        (Source::Pool { path: one, name }, Source::Pool { path: other, name: other_name }) => {
+            (one, name) == (other, other_name)
+        }
         (Source::Memory(one), Source::Memory(other)) => one.profile_text() == other.profile_text(),
         _ => false,
     };
@@ -193,16 +204,24 @@ fn must_not_be_a_volume(namespace: &NamespacePlan) -> Result<(), ServeError> {
     }
 }
 
-/// An image that is served now is closed only after the reload.
+/// An image or a namespace of a pool that is served now is closed only after the reload.
 fn can_be_added(old: &ServerPlan, namespace: &NamespacePlan) -> Result<(), ServeError> {
     must_not_be_a_volume(namespace)?;
-    let Source::Image(path) = &namespace.source else { return Ok(()) };
+    if matches!(namespace.source, Source::Memory(_)) {
+        return Ok(());
+    }
     let served = old.subsystems.iter().flat_map(|it| it.namespaces.iter().map(move |namespace| (it, namespace)));
-    let is_served = |namespace: &NamespacePlan| matches!(&namespace.source, Source::Image(other) if other == path);
-    match served.into_iter().find(|(_, namespace)| is_served(namespace)) {
+    let is_served = |other: &NamespacePlan| match (&other.source, &namespace.source) {
+        (Source::Image(other), Source::Image(own)) => other == own,
+        (Source::Pool { path: other, name: other_name }, Source::Pool { path, name }) => {
+            (other, other_name) == (path, name)
+        }
+        _ => false,
+    };
+    match served.into_iter().find(|(_, other)| is_served(other)) {
         None => Ok(()),
-        Some((subsystem, namespace)) => Err(ServeError::new(
-            format!("{} is already namespace {} of subsystem {}", path.display(), namespace.id, subsystem.nqn),
+        Some((subsystem, other)) => Err(ServeError::new(
+            format!("{} is already namespace {} of subsystem {}", source_of(namespace), other.id, subsystem.nqn),
             match how_to_remove(old, subsystem) {
                 Some(how) => format!("{how}, reload, and add it again; or restart the server"),
                 None => RESTART.to_owned(),
@@ -211,9 +230,15 @@ fn can_be_added(old: &ServerPlan, namespace: &NamespacePlan) -> Result<(), Serve
     }
 }
 
+/// A namespace of a pool, for the log and the status.
+pub(crate) fn pool_source(path: &Path, name: &str) -> String {
+    format!("{}:{name}", path.display())
+}
+
 fn source_of(namespace: &NamespacePlan) -> String {
     match &namespace.source {
         Source::Image(path) | Source::Volume(path) => path.display().to_string(),
+        Source::Pool { path, name } => pool_source(path, name),
         Source::Memory(_) => "memory".to_owned(),
     }
 }

@@ -226,6 +226,7 @@ impl Server {
                 Ok(Request::Volume(volume, request, answer)) => {
                     self.drives.ask(&volume, &request, answer, &self.ring);
                 }
+                Ok(Request::Pool(pool, request, answer)) => self.drives.ask_pool(now, &pool, &request, answer),
                 Ok(Request::Reload(plan, answer)) => {
                     // The requester may have timed out.
                     let _ = answer.send(self.reload(now, *plan));
@@ -287,6 +288,7 @@ impl Server {
         events::suppressed(&mut self.log_limit, now);
         self.drives.log_notices();
         self.drives.answer();
+        self.drives.answer_pools();
         self.retire_unused();
         self.drives.advance_retired(now);
         if let Some(nbd) = &mut self.nbd {

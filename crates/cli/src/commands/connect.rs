@@ -152,16 +152,11 @@ pub(crate) fn with<T>(
     Ok(value)
 }
 
-/// Refuses a drive that is a member of a volume, which must not be written to directly. `instead`
+/// Refuses a drive that a volume or pool uses, which must not be written to directly. `instead`
 /// is what the user can do with the volume.
 pub(crate) fn refuse_member(connection: &mut Connection, location: &Location, instead: &str) -> Result<(), Failure> {
-    match connection.volume().map_err(failure)? {
-        None => Ok(()),
-        Some(volume) => Err(Failure::input(
-            format!("{location} is {volume}"),
-            format!("{instead}; --force overrides this if the volume is no longer needed"),
-        )),
-    }
+    let user = connection.user().map_err(failure)?;
+    user.map_or(Ok(()), |user| Err(remedies::used_by(&user, &location.to_string(), instead)))
 }
 
 /// Closes a connection.

@@ -33,6 +33,12 @@ fn the_help_of_each_command_has_an_example() {
         (vec!["demo", "--help"], "zonda demo --out"),
         (vec!["drive", "profiles", "--help"], "zonda drive profiles"),
         (vec!["drive", "show", "--help"], "zonda drive show zn540"),
+        (vec!["pool", "create", "--help"], "zonda pool create pool --drive drives/a"),
+        (vec!["pool", "show", "--help"], "zonda pool show pool"),
+        (vec!["namespace", "--help"], "zonda namespace create pool db --size 64GiB --weight 2 --active 16"),
+        (vec!["namespace", "list", "--help"], "zonda namespace list pool"),
+        (vec!["namespace", "resize", "--help"], "zonda namespace resize pool db --size 128GiB"),
+        (vec!["namespace", "delete", "--help"], "zonda namespace delete pool db"),
     ] {
         let help = output_of(&command);
         assert!(help.contains(example), "{help}");

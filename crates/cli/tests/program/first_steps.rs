@@ -154,8 +154,9 @@ fn every_command_in_the_readme_and_the_first_steps_exists() {
     let mut subcommands = BTreeSet::new();
     for command in texts.iter().flat_map(|text| commands_in(text)) {
         let words: Vec<&str> = command.split(' ').take_while(is_word).collect();
-        let has_subcommands =
-            ["drive", "zone", "volume", "member", "lab"].iter().any(|group| words.first() == Some(group));
+        let has_subcommands = ["drive", "zone", "volume", "member", "pool", "namespace", "lab"]
+            .iter()
+            .any(|group| words.first() == Some(group));
         let length = if has_subcommands { 2 } else { 1 };
         subcommands.insert(words.into_iter().take(length).collect::<Vec<_>>());
     }

@@ -16,6 +16,7 @@ mod images;
 mod lab;
 mod misplaced;
 mod ownership;
+mod pool;
 mod read_only;
 mod refused;
 mod reload;

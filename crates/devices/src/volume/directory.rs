@@ -11,10 +11,10 @@ use zonda_ring::{File, FileOptions};
 
 use super::member_device::is_behind_server;
 use super::new_directory::{self, refuse_occupied};
-use super::open_directory::OpenDirectory;
 use super::owner::{LastOwner, Owner, place_of};
 pub(super) use super::place::{LastState, MISSING, Place, WhyFailed, place_in, plain};
 use crate::creation::remove_directories;
+use crate::open_directory::OpenDirectory;
 use crate::{Access, DriveError, Location, mock};
 
 /// The file that lists the members.
@@ -390,7 +390,8 @@ fn must_be_volume(path: &Path) -> Result<(), DriveError> {
     }
 }
 
-fn text_of(place: &Path) -> io::Result<String> {
+/// Reads a small text file.
+pub(crate) fn text_of(place: &Path) -> io::Result<String> {
     let file = File::open(place, FileOptions::read_only())?;
     let length = file.length()?;
     if length > VOLUME_FILE_BYTES_MAX {
@@ -466,7 +467,7 @@ fn cannot_lock(path: &Path, error: &io::Error) -> DriveError {
 }
 
 /// Parses a UUID, with or without hyphens.
-pub(super) fn uuid_of(text: &str) -> Option<[u8; 16]> {
+pub(crate) fn uuid_of(text: &str) -> Option<[u8; 16]> {
     let digits: Vec<u8> = text.bytes().filter(|byte| *byte != b'-').collect();
     if digits.len() != 32 {
         return None;

@@ -3,7 +3,6 @@
 //! ```text
 //! directory.rs            volume.toml, which lists the members, and the lock
 //! place.rs                the entry of one device in volume.toml
-//! open_directory.rs       an open and locked directory
 //! names.rs                errors with the locations of members, and remedies
 //! create.rs               creates volumes
 //! open.rs                 mounts volumes
@@ -63,7 +62,7 @@ mod concurrent_takeover;
 mod concurrent_takeover_tests;
 mod contest;
 mod create;
-mod directory;
+pub(crate) mod directory;
 mod drive;
 mod gathering;
 mod held;
@@ -83,14 +82,13 @@ mod member_device;
 #[cfg(test)]
 mod mount_tests;
 mod names;
-mod new_directory;
+pub(crate) mod new_directory;
 mod open;
-mod open_directory;
 mod outdated;
-mod owner;
+pub(crate) mod owner;
 #[cfg(test)]
 mod owner_tests;
-mod place;
+pub(crate) mod place;
 mod quorum;
 mod ranges;
 mod reconnect;
@@ -110,7 +108,7 @@ mod takeover;
 #[cfg(test)]
 mod takeover_tests;
 mod targets;
-mod vacant;
+pub(crate) mod vacant;
 
 pub use adopt::RequestId;
 pub use check::{CheckReport, CheckedMember};

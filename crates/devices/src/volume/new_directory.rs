@@ -34,7 +34,7 @@ pub(crate) fn is_left_of_volume(path: &Path) -> bool {
 ///
 /// # Errors
 /// The error of the system, with the remedy; nothing is created then.
-pub(super) fn make(path: &Path) -> Result<Vec<PathBuf>, DriveError> {
+pub(crate) fn make(path: &Path) -> Result<Vec<PathBuf>, DriveError> {
     let mut made = Vec::new();
     make_directories(path, &mut made).map_err(|error| {
         remove_directories(&made);

@@ -34,16 +34,16 @@ const MACHINE_FILES: [&str; 2] = ["/etc/machine-id", "/proc/sys/kernel/random/bo
 /// The last owner in `volume.toml`.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
-pub(super) struct LastOwner {
+pub(crate) struct LastOwner {
     /// The host identifier under which it has reserved members: a UUID.
-    pub(super) host: String,
+    pub(crate) host: String,
     /// The owner epoch: counts owners.
     pub(super) epoch: u32,
 }
 
 /// The program that owns a volume, or is about to.
 #[derive(Clone, Debug)]
-pub(super) struct Owner {
+pub(crate) struct Owner {
     array: [u8; 16],
     host: HostId,
     epoch: u32,
@@ -52,7 +52,7 @@ pub(super) struct Owner {
 
 impl Owner {
     /// The next owner of a volume; `lock` is its lock file.
-    pub(super) fn new(array: [u8; 16], last: Option<&LastOwner>, lock: &Path) -> Result<Owner, DriveError> {
+    pub(crate) fn new(array: [u8; 16], last: Option<&LastOwner>, lock: &Path) -> Result<Owner, DriveError> {
         let place = place_of(&array, lock);
         let mut host = [0; 16];
         host[..8].copy_from_slice(&place);
@@ -75,7 +75,7 @@ impl Owner {
         self.epoch
     }
 
-    pub(super) fn host(&self) -> HostId {
+    pub(crate) fn host(&self) -> HostId {
         self.host
     }
 
@@ -96,19 +96,19 @@ impl Owner {
         claimed.preempted.is_some_and(|holder| holder.host.0.starts_with(&self.place()))
     }
 
-    pub(super) fn claim(&self) -> Claim {
+    pub(crate) fn claim(&self) -> Claim {
         Claim { key: key_of(&self.array, self.epoch), preempts: self.preempts }
     }
 
     /// A reservation was acquired: the epoch is that of the newest key.
-    pub(super) fn granted(&mut self, claimed: &Claimed) {
+    pub(crate) fn granted(&mut self, claimed: &Claimed) {
         // The epoch of another volume does not order the owners of this one.
         let upper = (claimed.key.0 >> 32) as u32;
         assert_eq!(upper, upper_half(&self.array), "a drive is reserved with the key of another volume");
         self.epoch = self.epoch.max(claimed.key.0 as u32);
     }
 
-    pub(super) fn record(&self) -> LastOwner {
+    pub(crate) fn record(&self) -> LastOwner {
         LastOwner { host: random::uuid_text(&self.host.0), epoch: self.epoch }
     }
 
@@ -129,7 +129,7 @@ pub(super) fn describe_holder(array: &[u8; 16], holder: &Holder) -> String {
 }
 
 /// The upper half of the keys of the owners of a volume.
-pub(super) fn upper_half(array: &[u8; 16]) -> u32 {
+pub(crate) fn upper_half(array: &[u8; 16]) -> u32 {
     let [a, b, c, d, ..] = *array;
     u32::from_be_bytes([a, b, c, d])
 }

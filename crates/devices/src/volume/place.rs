@@ -12,16 +12,16 @@ pub(super) const MISSING: &str = "missing";
 /// The entry of a device.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
-pub(super) struct Place {
+pub(crate) struct Place {
     /// The directory of an image, or a URL.
-    pub(super) at: String,
+    pub(crate) at: String,
     /// For a member: its last known state.
     #[serde(default, skip_serializing_if = "Option::is_none")]
-    pub(super) state: Option<LastState>,
+    pub(crate) state: Option<LastState>,
     /// For a failed member: why it is re-added by command only; absent if it is re-added
     /// automatically.
     #[serde(default, skip_serializing_if = "Option::is_none")]
-    pub(super) failed: Option<WhyFailed>,
+    pub(crate) failed: Option<WhyFailed>,
     /// The host NQN with which to connect to its server; absent: one that is derived from the UUID
     /// of the volume.
     #[serde(default, skip_serializing_if = "Option::is_none")]
@@ -37,7 +37,7 @@ pub(super) struct Place {
 /// Why a failed member is re-added by command only.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "lowercase")]
-pub(super) enum WhyFailed {
+pub(crate) enum WhyFailed {
     /// An operator has failed it.
     Command,
     /// It failed and came back, or stopped responding, repeatedly.
@@ -47,7 +47,7 @@ pub(super) enum WhyFailed {
 /// The last known state of a member.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "lowercase")]
-pub(super) enum LastState {
+pub(crate) enum LastState {
     Active,
     Rebuilding,
     Failed,
@@ -56,7 +56,7 @@ pub(super) enum LastState {
 }
 
 impl Place {
-    pub(super) fn new(at: String) -> Place {
+    pub(crate) fn new(at: String) -> Place {
         Place { at, state: None, failed: None, host_nqn: None, secret_file: None, controller_secret_file: None }
     }
 
@@ -66,7 +66,7 @@ impl Place {
     }
 
     /// Adds credentials, for a volume in `directory`. An image needs none.
-    pub(super) fn with_credentials(self, directory: &Path, credentials: &Credentials) -> Place {
+    pub(crate) fn with_credentials(self, directory: &Path, credentials: &Credentials) -> Place {
         if !matches!(self.at.parse(), Ok(Location::NvmeTcp(_))) {
             return self;
         }
@@ -79,7 +79,7 @@ impl Place {
         }
     }
 
-    pub(super) fn credentials(&self, directory: &Path) -> Credentials {
+    pub(crate) fn credentials(&self, directory: &Path) -> Credentials {
         let seen = |path: &Option<PathBuf>| path.as_deref().map(|path| plain(&directory.join(path)));
         Credentials {
             host_nqn: self.host_nqn.clone(),
@@ -95,7 +95,7 @@ impl Place {
 }
 
 /// The entry for a location in the file of a volume in this directory.
-pub(super) fn place_in(directory: &Path, location: &Location) -> Place {
+pub(crate) fn place_in(directory: &Path, location: &Location) -> Place {
     match location {
         Location::Image(path) => Place::new(path_in(directory, path).display().to_string()),
         Location::NvmeTcp(_) => Place::new(location.to_string()),
@@ -111,7 +111,7 @@ fn path_in(directory: &Path, path: &Path) -> PathBuf {
 }
 
 /// Removes `a/..` and `.` from a path.
-pub(super) fn plain(path: &Path) -> PathBuf {
+pub(crate) fn plain(path: &Path) -> PathBuf {
     let mut plain = PathBuf::new();
     for part in path.components() {
         let is_name = matches!(plain.components().next_back(), Some(Component::Normal(_)));

@@ -5,12 +5,16 @@ use crate::DriveError;
 use crate::probe::{Probed, describe};
 
 /// Refuses a device that is not empty; the error names the volume of which it is a member.
-pub(super) fn must_be_free(shown: &str, probed: &Probed) -> Result<(), DriveError> {
+pub(crate) fn must_be_free(shown: &str, probed: &Probed) -> Result<(), DriveError> {
     match &probed.identity {
         Some(identity) => Err(DriveError::new(
             format!("{shown} is not empty: it is {}", describe(identity)),
             "name another drive; if the directory of that volume is lost, recreate it with zonda volume import; if \
              that volume is no longer needed, --force wipes the drive",
+        )),
+        None if probed.pool.is_some() => Err(DriveError::new(
+            format!("{shown} is not empty: it is {}", probed.user().expect("a pool uses it")),
+            "name another drive; if that pool is no longer needed, --force wipes the drive",
         )),
         None if !probed.is_empty => Err(DriveError::new(
             format!("{shown} is not empty"),

@@ -2,6 +2,7 @@
 
 mod elements;
 mod images;
+mod pools;
 mod read_only;
 mod volumes;
 

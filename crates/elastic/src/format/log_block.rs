@@ -40,6 +40,12 @@ pub(crate) fn capacity_of(block_bytes: usize) -> usize {
     block_bytes - HEAD_BYTES - FIELDS_BYTES
 }
 
+/// The pool of whose log this block is a part; `None` for every other block.
+#[must_use]
+pub fn pool_of_log_block(bytes: &[u8]) -> Option<PoolId> {
+    LogBlock::open(bytes).ok().map(|(pool, _)| pool)
+}
+
 impl LogBlock {
     /// The block, of records that are encoded already.
     pub(crate) fn seal(
@@ -80,5 +86,21 @@ impl LogBlock {
             records.push(Record::decode(from)?);
         }
         Some(LogBlock { copy, generation, sequence, body, records })
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::super::SMALL_BLOCK_BYTES;
+    use super::*;
+
+    #[test]
+    fn a_block_of_the_log_names_its_pool_and_other_blocks_name_none() {
+        let pool = PoolId([7; 16]);
+        let mut block = LogBlock::seal(pool, 1, 2, 3, Body::Records, &[], SMALL_BLOCK_BYTES);
+        assert_eq!(pool_of_log_block(&block), Some(pool));
+        block[20] ^= 1;
+        assert_eq!(pool_of_log_block(&block), None, "its checksum is wrong");
+        assert_eq!(pool_of_log_block(&[0; SMALL_BLOCK_BYTES]), None);
     }
 }

@@ -7,6 +7,7 @@ mod record;
 mod zone_header;
 
 pub use block::BlockError;
+pub use log_block::pool_of_log_block;
 pub(crate) use log_block::{Body, LogBlock, capacity_of};
 pub(crate) use record::{GroupRecord, NamespaceRecord, PoolRecord, Record, VZoneRecord};
 pub(crate) use zone_header::{Owner, Reservation};

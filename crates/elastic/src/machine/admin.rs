@@ -185,6 +185,34 @@ impl Pool {
         })
     }
 
+    /// The configuration of a namespace that hosts see, with every default filled in.
+    #[must_use]
+    pub fn namespace_config(&self, id: NamespaceId) -> Option<NamespaceConfig> {
+        let own = self.namespaces.get(&id.0).filter(|own| own.is_listed && !own.is_leaving)?;
+        let record = &own.record;
+        Some(NamespaceConfig {
+            name: record.name.clone(),
+            uuid: record.uuid,
+            zone_count: record.zone_count,
+            zone_capacity_blocks: Some(Blocks(record.zone_capacity_blocks)),
+            zone_size_blocks: Some(Blocks(record.zone_size_blocks)),
+            max_active_zones: record.max_active_zones,
+            max_open_zones: Some(record.max_open_zones),
+            weight: record.weight,
+            max_transfer_blocks: Some(Blocks(record.max_transfer_blocks.into())),
+            max_append_blocks: Some(Blocks(record.max_append_blocks.into())),
+            descriptor_extension_bytes: record.extension_bytes.into(),
+            read_across_zones: record.read_across_zones,
+        })
+    }
+
+    /// Whether no command of a host and none to the drive is in flight, and every record is written:
+    /// the drive can be closed.
+    #[must_use]
+    pub fn is_quiescent(&self) -> bool {
+        self.is_started && self.hosts.is_empty() && self.ops.is_empty() && self.waiters.is_empty()
+    }
+
     /// Physical zones that are promised to namespaces.
     #[must_use]
     pub fn promised_zones(&self) -> u64 {

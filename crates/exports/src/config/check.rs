@@ -229,7 +229,9 @@ fn subsystem(
     };
     if table.namespace.is_empty() {
         let error = ConfigError::at(spec, "this subsystem has no namespace");
-        return Err(error.help("add [[subsystem.namespace]] with an image, a volume or memory").into());
+        return Err(error
+            .help("add [[subsystem.namespace]] with an image, a volume, a namespace of a pool or memory")
+            .into());
     }
     if let Some(excess) = table.namespace.get(NAMESPACES_MAX) {
         let error = ConfigError::at(excess, format!("too many namespaces: {}", table.namespace.len()));
@@ -282,7 +284,13 @@ fn source(
         images.push(path.clone());
         Ok(path)
     };
+    if let (None, Some(name)) = (&table.pool, &table.name) {
+        let error = ConfigError::at(name, "name is that of a namespace of a pool, and no pool is given");
+        return Err(error.help("add pool = \"DIR\", the directory of the pool; or remove name").into());
+    }
     match (&table.image, &table.volume, &table.memory) {
+        (None, None, None) if table.pool.is_some() => Ok(pool(spec, context, images)?),
+        _ if table.pool.is_some() => Err(one_source(spec).into()),
         (Some(image), None, None) => Ok(Source::Image(own(image, "image")?)),
         (None, Some(volume), None) if table.timing == Some(TimingSpec::Profile) => {
             let error = ConfigError::at(volume, "timing = \"profile\" is not supported for a volume");
@@ -298,21 +306,57 @@ fn source(
             }
             Ok(Source::Memory(Box::new(drive)))
         }
-        _ => {
-            let error = ConfigError::at(spec, "a namespace needs exactly one of image, volume and memory");
-            Err(error.help("write image = \"DIR\", volume = \"DIR\", or memory = { profile = \"zn540\" }").into())
-        }
+        _ => Err(one_source(spec).into()),
     }
 }
 
-/// The scheduler of a namespace, which a volume cannot have.
+fn one_source(spec: &Spanned<NamespaceSpec>) -> ConfigError {
+    let error = ConfigError::at(spec, "a namespace needs exactly one of image, volume, pool and memory");
+    error.help(
+        "write image = \"DIR\", volume = \"DIR\", pool = \"DIR\" with name = \"NAME\", or memory = { profile = \"zn540\" }",
+    )
+}
+
+/// A namespace of a pool, which several tables may name.
+fn pool(
+    spec: &Spanned<NamespaceSpec>,
+    context: &ParseContext<'_>,
+    used: &mut Vec<PathBuf>,
+) -> Result<Source, ConfigError> {
+    let table = spec.get_ref();
+    let place = table.pool.as_ref().expect("the table names a pool");
+    let Some(name) = &table.name else {
+        let error = ConfigError::at(place, "a namespace of a pool needs its name");
+        return Err(error.help("add name = \"NAME\"; zonda namespace list DIR lists the namespaces of a pool"));
+    };
+    if table.timing == Some(TimingSpec::Profile) {
+        let error = ConfigError::at(place, "timing = \"profile\" is not supported for a namespace of a pool");
+        return Err(error.help("remove timing"));
+    }
+    let path = context.base.join(place.get_ref());
+    // A pool can be used several times, each of its namespaces once; `used` has both.
+    let own = path.join(":").join(name.get_ref());
+    if used.contains(&own) {
+        let error = ConfigError::at(name, "this namespace of the pool is already used by another namespace");
+        return Err(error.help("use each namespace of a pool once"));
+    }
+    used.push(own);
+    Ok(Source::Pool { path, name: name.get_ref().clone() })
+}
+
+/// The scheduler of a namespace, which volumes and pools cannot have.
 fn scheduler(spec: &Spanned<NamespaceSpec>, source: &Source) -> Result<SchedulerSpec, ConfigError> {
     let Some(place) = &spec.get_ref().scheduler else { return Ok(SchedulerSpec::None) };
-    if matches!(source, Source::Volume(_)) && *place.get_ref() != SchedulerSpec::None {
-        let error = ConfigError::at(place, "a scheduler is not supported for a volume");
-        return Err(error.help("remove scheduler, or set it for the members on the server that serves them"));
+    if *place.get_ref() == SchedulerSpec::None {
+        return Ok(SchedulerSpec::None);
     }
-    Ok(*place.get_ref())
+    match source {
+        Source::Volume(_) => Err(ConfigError::at(place, "a scheduler is not supported for a volume")
+            .help("remove scheduler, or set it for the members on the server that serves them")),
+        Source::Pool { .. } => Err(ConfigError::at(place, "a scheduler is not supported for a namespace of a pool")
+            .help("remove scheduler: the namespaces of a pool share one drive")),
+        Source::Image(_) | Source::Memory(_) => Ok(*place.get_ref()),
+    }
 }
 
 /// Whether a namespace is served read-only, which only an image can be.
@@ -325,6 +369,10 @@ fn read_only(spec: &Spanned<NamespaceSpec>, source: &Source) -> Result<bool, Con
         Source::Volume(path) => (
             format!("the volume {} cannot be served read-only: opening it writes to its members", path.display()),
             "remove read_only (--read-only); read_only = true in [[nbd]] refuses writes over NBD",
+        ),
+        Source::Pool { path, .. } => (
+            format!("the pool {} cannot be served read-only: opening it writes to its drive", path.display()),
+            "remove read_only (--read-only)",
         ),
         Source::Memory(_) => (
             "a drive in memory cannot be served read-only: it would always be empty".to_owned(),

@@ -97,6 +97,23 @@ impl ServerPlan {
         })
     }
 
+    /// Directories of the pools, each once.
+    #[must_use]
+    pub fn pools(&self) -> Vec<&Path> {
+        let namespaces = self.subsystems.iter().flat_map(|subsystem| &subsystem.namespaces);
+        let paths = namespaces.filter_map(|namespace| match &namespace.source {
+            Source::Pool { path, .. } => Some(path.as_path()),
+            _ => None,
+        });
+        let mut pools: Vec<&Path> = Vec::new();
+        for path in paths {
+            if !pools.contains(&path) {
+                pools.push(path);
+            }
+        }
+        pools
+    }
+
     /// One namespace for any host on this machine, at a port that the kernel chooses; otherwise
     /// defaults.
     #[must_use]
@@ -178,6 +195,13 @@ pub enum Source {
     Image(PathBuf),
     /// The directory of a redundant volume.
     Volume(PathBuf),
+    /// A namespace of a pool.
+    Pool {
+        /// The directory of the pool.
+        path: PathBuf,
+        /// The name of the namespace.
+        name: String,
+    },
     /// Memory; lost when the server stops.
     Memory(Box<DrivePlan>),
 }

@@ -153,11 +153,15 @@ pub struct NamespaceSpec {
     pub image: Option<Spanned<String>>,
     /// The directory of a volume (`zonda volume create`).
     pub volume: Option<Spanned<String>>,
+    /// The directory of a pool (`zonda pool create`), of which `name` is served.
+    pub pool: Option<Spanned<String>>,
+    /// The name of a namespace of the pool (`zonda namespace create`).
+    pub name: Option<Spanned<String>>,
     /// A drive in memory: `profile` and `set` as in a job file.
     pub memory: Option<Spanned<DriveSpec>>,
     /// Default: the server's.
     pub timing: Option<TimingSpec>,
-    /// The order in which waiting commands are submitted; not of a volume.
+    /// The order in which waiting commands are submitted; not of a volume or pool.
     pub scheduler: Option<Spanned<SchedulerSpec>>,
     /// Of an image: its directory is not written to, and hosts see a write protected namespace.
     pub read_only: Option<Spanned<bool>>,

@@ -1,5 +1,6 @@
-//! Control sockets, through which `zonda volume` and `zonda member` manage the volumes of a running
-//! server: one in the directory of each volume. Requests and answers are lines of JSON.
+//! Control sockets, through which `zonda volume`, `zonda member` and `zonda namespace` manage the
+//! volumes and pools of a running server: one in the directory of each. Requests and answers are
+//! lines of JSON.
 
 use std::fs;
 use std::io;
@@ -10,7 +11,7 @@ use std::time::Duration;
 use serde::{Deserialize, Serialize};
 use tokio::io::{AsyncBufReadExt, AsyncReadExt, AsyncWriteExt, BufReader};
 use tokio::net::{UnixListener, UnixStream};
-use zonda_devices::{CONTROL_SOCKET, VolumeReport, VolumeRequest};
+use zonda_devices::{CONTROL_SOCKET, PoolReport, PoolRequest, VolumeReport, VolumeRequest};
 use zonda_exports::Handle;
 
 /// Timeout of a request. Connecting to a remote drive takes the longest.
@@ -18,7 +19,7 @@ const TIMEOUT: Duration = Duration::from_secs(30);
 /// Maximum size of a request.
 const REQUEST_BYTES_MAX: u64 = 64 << 10;
 
-/// The answer to a request.
+/// The answer to a request to a volume.
 #[derive(Debug, Serialize, Deserialize)]
 #[serde(rename_all = "lowercase")]
 pub(crate) enum Answer {
@@ -33,37 +34,59 @@ pub(crate) enum Answer {
     },
 }
 
-/// The control socket of one volume; removed on drop.
+/// The answer to a request to a pool.
+#[derive(Debug, Serialize, Deserialize)]
+#[serde(rename_all = "lowercase")]
+pub(crate) enum PoolAnswer {
+    /// The request succeeded; the state of the pool afterwards.
+    Report(Box<PoolReport>),
+    /// The server does not serve the pool any more.
+    NotServed,
+    /// The request failed.
+    Error {
+        /// The reason.
+        message: String,
+        /// The remedy.
+        help: String,
+    },
+}
+
+/// What a directory has.
+#[derive(Clone, Copy, Debug)]
+pub(super) enum Kind {
+    Volume,
+    Pool,
+}
+
+/// The control socket of one volume or pool; removed on drop.
 pub(super) struct Control {
-    volume: PathBuf,
     socket: PathBuf,
     /// Device and inode of the socket, to not remove the socket of another server.
     identity: Option<(u64, u64)>,
 }
 
 impl Control {
-    /// Starts to accept requests for this volume. The server holds the lock of the volume, so an
-    /// existing socket is stale.
-    pub(super) fn listen(volume: &Path, handle: &Handle) -> io::Result<Control> {
-        let socket = volume.join(CONTROL_SOCKET);
+    /// Starts to accept requests for the volume or pool in this directory. The server holds its lock,
+    /// so an existing socket is stale.
+    pub(super) fn listen(directory: &Path, kind: Kind, handle: &Handle) -> io::Result<Control> {
+        let socket = directory.join(CONTROL_SOCKET);
         match fs::remove_file(&socket) {
             Err(error) if error.kind() != io::ErrorKind::NotFound => return Err(error),
             _ => {}
         }
         let listener = UnixListener::bind(&socket)?;
         let identity = identity(&socket);
-        let control = Control { volume: volume.to_owned(), socket, identity };
-        let (volume, handle) = (control.volume.clone(), handle.clone());
+        let (directory, handle) = (directory.to_owned(), handle.clone());
         tokio::spawn(async move {
             while let Ok((stream, _)) = listener.accept().await {
-                let (volume, handle) = (volume.clone(), handle.clone());
+                let (directory, handle) = (directory.clone(), handle.clone());
                 tokio::spawn(async move {
                     // The client may have disconnected.
-                    let _ = serve(stream, volume, handle).await;
+                    let _ = serve(stream, directory, kind, handle).await;
                 });
             }
         });
-        Ok(control)
+        Ok(Control { socket, identity })
     }
 }
 
@@ -81,29 +104,50 @@ fn identity(path: &Path) -> Option<(u64, u64)> {
     fs::symlink_metadata(path).ok().map(|found| (found.dev(), found.ino()))
 }
 
-async fn serve(stream: UnixStream, volume: PathBuf, handle: Handle) -> io::Result<()> {
+async fn serve(stream: UnixStream, directory: PathBuf, kind: Kind, handle: Handle) -> io::Result<()> {
     let (read, mut write) = stream.into_split();
     let mut line = String::new();
     if BufReader::new(read.take(REQUEST_BYTES_MAX)).read_line(&mut line).await? == 0 {
         // The client only checked whether a server is running.
         return Ok(());
     }
-    let answer = match serde_json::from_str::<VolumeRequest>(&line) {
-        Ok(request) => {
-            let asked = tokio::task::spawn_blocking(move || handle.volume(&volume, request, TIMEOUT)).await;
-            match asked.ok().flatten() {
-                Some(Ok(report)) => Answer::Report(Box::new(report)),
-                Some(Err(error)) => Answer::Error { message: error.message, help: error.help },
-                None => {
-                    Answer::Error { message: "the server is stopping or busy".to_owned(), help: "try again".to_owned() }
-                }
-            }
-        }
-        Err(error) => Answer::Error {
-            message: format!("invalid request: {error}"),
-            help: "use the same version of zonda as the server".to_owned(),
-        },
-    };
-    let text = serde_json::to_string(&answer).map_err(io::Error::other)?;
+    let answered = tokio::task::spawn_blocking(move || match kind {
+        Kind::Volume => serde_json::to_string(&ask_volume(&line, &directory, &handle)),
+        Kind::Pool => serde_json::to_string(&ask_pool(&line, &directory, &handle)),
+    });
+    let text = answered.await.map_err(io::Error::other)?.map_err(io::Error::other)?;
     write.write_all((text + "\n").as_bytes()).await
+}
+
+fn ask_volume(line: &str, volume: &Path, handle: &Handle) -> Answer {
+    let error = |(message, help)| Answer::Error { message, help };
+    match serde_json::from_str::<VolumeRequest>(line) {
+        Ok(request) => match handle.volume(volume, request, TIMEOUT) {
+            Some(Ok(report)) => Answer::Report(Box::new(report)),
+            Some(Err(failed)) => error((failed.message, failed.help)),
+            None => error(busy()),
+        },
+        Err(invalid) => error(not_a_request(&invalid)),
+    }
+}
+
+fn ask_pool(line: &str, pool: &Path, handle: &Handle) -> PoolAnswer {
+    let error = |(message, help)| PoolAnswer::Error { message, help };
+    match serde_json::from_str::<PoolRequest>(line) {
+        Ok(request) => match handle.pool(pool, request, TIMEOUT) {
+            Some(Some(Ok(report))) => PoolAnswer::Report(Box::new(report)),
+            Some(Some(Err(failed))) => error((failed.message, failed.help)),
+            Some(None) => PoolAnswer::NotServed,
+            None => error(busy()),
+        },
+        Err(invalid) => error(not_a_request(&invalid)),
+    }
+}
+
+fn busy() -> (String, String) {
+    ("the server is stopping or busy".to_owned(), "try again".to_owned())
+}
+
+fn not_a_request(error: &serde_json::Error) -> (String, String) {
+    (format!("invalid request: {error}"), "use the same version of zonda as the server".to_owned())
 }

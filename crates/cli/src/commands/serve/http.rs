@@ -18,7 +18,7 @@ use zonda_exports::snapshot::Snapshot;
 use zonda_exports::{Handle, METRICS_CONTENT_TYPE, metrics_text, retry_address_in_use};
 
 use super::connections;
-use super::control::Control;
+use super::control::{Control, Kind};
 use super::guard::Names;
 
 /// Timeout of a snapshot of the server's status.
@@ -47,19 +47,26 @@ pub(super) struct ControlPlane {
     hangup: Signal,
     /// Reloads the configuration on SIGHUP; `None` if the server has no configuration file.
     reload: Option<Sender<()>>,
-    /// The control sockets of volumes.
+    /// The control sockets of volumes and pools.
     controls: Vec<Control>,
 }
 
 impl ControlPlane {
     /// Installs handlers for SIGTERM, SIGINT and SIGHUP, and opens the control sockets.
-    pub(super) fn new(volumes: &[PathBuf], handle: &Handle, reload: Option<Sender<()>>) -> io::Result<ControlPlane> {
+    pub(super) fn new(
+        volumes: &[PathBuf],
+        pools: &[PathBuf],
+        handle: &Handle,
+        reload: Option<Sender<()>>,
+    ) -> io::Result<ControlPlane> {
         let runtime = runtime::Builder::new_current_thread().enable_all().build()?;
         let inside = runtime.enter();
         let (terminate, interrupt) = (signal(SignalKind::terminate())?, signal(SignalKind::interrupt())?);
         // Without a handler SIGHUP would end the process and leave the drives open.
         let hangup = signal(SignalKind::hangup())?;
-        let controls = volumes.iter().map(|volume| Control::listen(volume, handle)).collect::<Result<_, _>>()?;
+        let volumes = volumes.iter().map(|volume| (volume, Kind::Volume));
+        let all = volumes.chain(pools.iter().map(|pool| (pool, Kind::Pool)));
+        let controls = all.map(|(place, kind)| Control::listen(place, kind, handle)).collect::<Result<_, _>>()?;
         drop(inside);
         Ok(ControlPlane { runtime, terminate, interrupt, hangup, reload, controls })
     }

@@ -31,7 +31,8 @@ pub(crate) const LONG_ABOUT: &str =
     "Serve drives to NVMe/TCP hosts (Linux with nvme-cli, SPDK, zonda), and conventional drives over NBD.
 
 Without arguments, serves a drive of 4 GiB in ./zonda-drive, which is created if it does not exist, on the loopback address. \
-With directories, serves the images in them, each as a subsystem. A configuration file describes all other setups: several \
+With directories, serves the images and volumes in them, each as a subsystem, and the namespaces of pools, each as a subsystem of \
+its own. A configuration file describes all other setups: several \
 namespaces in a subsystem, drives in memory, allowed hosts and their secrets (docs/guide/serve.md). On SIGHUP the server reads \
 this file again, and adds and removes subsystems, namespaces and hosts while others stay connected; zonda reload sends SIGHUP \
 and shows the result.
@@ -42,6 +43,7 @@ const EXAMPLES: &str = "Examples:
   zonda serve                               serve a new drive on loopback
   zonda serve drives/a drives/b --listen 0.0.0.0:4420
   zonda serve --memory zn540 --zones 64 --zone-capacity 64MiB
+  zonda serve pool                          serve each namespace of a pool
   zonda serve --config zonda.toml
   zonda serve --timing profile              simulate the latency of the drive
   zonda serve --read-only archive/a         do not write to the image
@@ -52,7 +54,7 @@ const EXAMPLES: &str = "Examples:
 #[derive(Clone, Debug, Args)]
 #[command(after_long_help = EXAMPLES)]
 pub(crate) struct ServeArgs {
-    /// Directories of images or volumes
+    /// Directories of images, volumes or pools
     #[arg(value_name = "DIR")]
     images: Vec<PathBuf>,
     /// Configuration file, read again on SIGHUP
@@ -83,7 +85,7 @@ pub(crate) struct ServeArgs {
     /// Latency of commands [default: none]
     #[arg(long, value_enum)]
     timing: Option<TimingArg>,
-    /// Serve images that are members of volumes; hosts can then destroy data of the volume
+    /// Serve images that are members of volumes or drives of pools; hosts can then destroy their data
     #[arg(long)]
     force: bool,
     /// Assemble a volume with an unknown set of lost blocks: any block may then have older contents
@@ -131,13 +133,14 @@ pub(crate) fn run(args: &ServeArgs) -> Result<(), Failure> {
     let listener = plan.http.map(http_listener).transpose()?;
     let names = Names::with_machine(&plan.http_names);
     let volumes: Vec<PathBuf> = plan.volumes().map(Path::to_owned).collect();
+    let pools: Vec<PathBuf> = plan.pools().into_iter().map(Path::to_owned).collect();
     let new_drive = plan::new_default_drive(args)?;
     let create = move || new_drive.as_ref().map_or(Ok(()), plan::create_default);
     let running =
         zonda_exports::start_with(plan, args.epoll, create).map_err(|error| failure(error, args, &volumes))?;
     // Signals may arrive as soon as the greeting is printed.
     let reload = reload::start(args, running.handle());
-    let control_plane = match ControlPlane::new(&volumes, running.handle(), reload) {
+    let control_plane = match ControlPlane::new(&volumes, &pools, running.handle(), reload) {
         Ok(control_plane) => control_plane,
         Err(error) => {
             running.handle().stop();

@@ -5,7 +5,7 @@ use std::io::{self, Write};
 use std::path::{Path, PathBuf};
 
 use zonda_config::unplaced;
-use zonda_devices::{DriveError, VolumeOpenOptions, is_vacant, is_volume, sized};
+use zonda_devices::{DriveError, PoolReport, VolumeOpenOptions, is_pool, is_vacant, is_volume, sized};
 use zonda_exports::{
     HTTP_DEFAULT, ListenSpec, NamespaceSpec, NbdPlan, ParseContext, ServeError, ServerPlan, ServerSpec, ServerTable,
     SubsystemSpec, TimingSpec, check_memory,
@@ -93,7 +93,14 @@ fn of_arguments(args: &ServeArgs) -> Result<ServerPlan, Failure> {
         images.push(PathBuf::from(DEFAULT_IMAGE));
     }
     check_names(&images)?;
-    let mut subsystem: Vec<_> = images.iter().map(|image| subsystem_of(image, args)).collect::<Result<_, _>>()?;
+    let mut subsystem = Vec::with_capacity(images.len());
+    for image in &images {
+        if is_pool(image) {
+            subsystem.extend(subsystems_of_pool(image, args)?);
+        } else {
+            subsystem.push(subsystem_of(image, args)?);
+        }
+    }
     if let Some(profile) = &args.memory {
         let memory = sized(profile, args.zones, args.zone_capacity, &files::PROFILES)
             .map_err(|error| create::in_words(&error))?;
@@ -146,9 +153,7 @@ fn subsystem_of(image: &Path, args: &ServeArgs) -> Result<SubsystemSpec, Failure
     })?;
     remedies::refuse_incomplete_image(image)?;
     let name = whole.file_name().map_or_else(|| "drive".into(), |name| name.to_string_lossy().into_owned());
-    let path = image.to_str().ok_or_else(|| {
-        Failure::input(format!("path {} is not valid UTF-8", image.display()), "rename the directory")
-    })?;
+    let path = path_text(image)?;
     let place = Some(unplaced(path.to_owned()));
     let read_only = args.read_only.then(|| unplaced(true));
     let namespace = if is_volume(image) {
@@ -157,6 +162,32 @@ fn subsystem_of(image: &Path, args: &ServeArgs) -> Result<SubsystemSpec, Failure
         NamespaceSpec { image: place, read_only, ..Default::default() }
     };
     Ok(SubsystemSpec::new(&name, namespace))
+}
+
+/// The namespaces of a pool, each as a subsystem that is named after the pool and the namespace.
+fn subsystems_of_pool(directory: &Path, args: &ServeArgs) -> Result<Vec<SubsystemSpec>, Failure> {
+    let report = PoolReport::inspect(directory)
+        .map_err(|error| Failure::input(error.message, remedies::in_directory(&error.help, directory)))?;
+    let shown = directory.display();
+    if report.namespaces.is_empty() {
+        let help = format!("create one: zonda namespace create {shown} NAME --size SIZE --active N");
+        return Err(Failure::input(format!("the pool in {shown} has no namespace to serve"), help));
+    }
+    let whole = directory.canonicalize().unwrap_or_else(|_| directory.to_owned());
+    let pool = whole.file_name().map_or_else(|| "pool".into(), |name| name.to_string_lossy().into_owned());
+    let path = path_text(directory)?;
+    let read_only = args.read_only.then(|| unplaced(true));
+    let subsystems = report.namespaces.into_iter().map(|own| {
+        let nqn = format!("{pool}:{}", own.name);
+        let (pool, name) = (Some(unplaced(path.to_owned())), Some(unplaced(own.name)));
+        SubsystemSpec::new(&nqn, NamespaceSpec { pool, name, read_only: read_only.clone(), ..Default::default() })
+    });
+    Ok(subsystems.collect())
+}
+
+fn path_text(path: &Path) -> Result<&str, Failure> {
+    path.to_str()
+        .ok_or_else(|| Failure::input(format!("path {} is not valid UTF-8", path.display()), "rename the directory"))
 }
 
 /// Whether the default image is served.

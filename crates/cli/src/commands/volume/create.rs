@@ -4,7 +4,7 @@ use std::path::PathBuf;
 
 use clap::Args;
 use zonda_config::{ByteSize, Rate};
-use zonda_devices::{Location, NewVolume, VolumeRates, is_volume, volume_of_image};
+use zonda_devices::{DriveUser, Location, NewVolume, VolumeRates, is_volume, user_of_image};
 use zonda_raid::{Level, Scheme, VolumeError};
 
 use super::reach::Reached;
@@ -104,10 +104,14 @@ fn level(text: &str) -> Result<LevelArg, VolumeError> {
 fn refuse_members(members: &[Location], spares: &[Location]) -> Result<(), Failure> {
     for location in members.iter().chain(spares) {
         let Location::Image(directory) = location else { continue };
-        if let Some(volume) = volume_of_image(directory) {
-            let help = "name another drive; if the directory of that volume is lost, recreate it with zonda volume import; if that \
-                        volume is no longer needed, --force wipes the drive";
-            return Err(Failure::input(format!("{location} is not empty: it is {volume}"), help));
+        if let Some(user) = user_of_image(directory) {
+            let help = if let DriveUser::Pool(_) = user {
+                "name another drive; if that pool is no longer needed, --force wipes the drive"
+            } else {
+                "name another drive; if the directory of that volume is lost, recreate it with zonda volume import; if that \
+                        volume is no longer needed, --force wipes the drive"
+            };
+            return Err(Failure::input(format!("{location} is not empty: it is {user}"), help));
         }
     }
     Ok(())

@@ -1,0 +1,398 @@
+//! The directory of a pool: `pool.toml`, which records where its drive is, and the lock that
+//! prevents two programs from using it.
+//!
+//! Everything else stands on the drive: namespaces, their names and sizes, and where their blocks
+//! are. So a lost directory loses no data.
+
+use std::fs;
+use std::io::{self, ErrorKind};
+use std::path::{Path, PathBuf};
+
+use serde::{Deserialize, Serialize};
+use zonda_elastic::PoolId;
+use zonda_nvme::{HostId, Nqn};
+use zonda_ring::{File, FileOptions};
+
+use crate::creation::remove_directories;
+use crate::open_directory::OpenDirectory;
+use crate::volume::directory::{text_of, uuid_of};
+use crate::volume::new_directory;
+use crate::volume::owner::{LastOwner, Owner};
+use crate::volume::place::{Place, place_in, plain};
+use crate::{Access, Credentials, DriveError, Location, is_volume, random};
+
+/// The file that records where the drive of a pool is.
+pub const POOL_FILE: &str = "pool.toml";
+/// The lock file.
+const LOCK_FILE: &str = "lock";
+/// The name of the new file until it is durable.
+const NEW_FILE: &str = "pool.toml.new";
+/// The version of the format.
+const FORMAT: u32 = 1;
+const HEADER: &str = "# A pool of zonda: where its drive is. Its namespaces are recorded on the drive.
+# While no program uses the pool, the path can be changed here; it is relative to this directory.
+";
+
+/// Whether this is the directory of a pool.
+#[must_use]
+pub fn is_pool(path: &Path) -> bool {
+    path.join(POOL_FILE).is_file()
+}
+
+/// `pool.toml`.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub(super) struct PoolFile {
+    format: u32,
+    /// The UUID of the pool, as in every block of metadata on the drive.
+    pool: String,
+    /// Absent once the pool is complete.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    state: Option<FileState>,
+    /// The last known epoch of the pool, which counts mounts: a drive with an older one is an old
+    /// copy.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    epoch: Option<u64>,
+    /// The owner that last reserved the drive at its server; absent for an image.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    owner: Option<LastOwner>,
+    drive: Place,
+}
+
+/// The state of the creation of a pool.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "lowercase")]
+enum FileState {
+    /// The creation is in progress, or was interrupted.
+    Creating,
+}
+
+/// The directory of a pool, locked until this is dropped.
+#[derive(Debug)]
+pub(super) struct PoolDirectory {
+    path: PathBuf,
+    file: PoolFile,
+    id: PoolId,
+    /// Files are saved there, even if the path names another directory by then. `None` if it is
+    /// open read-only and has no lock.
+    lock: Option<Lock>,
+    /// Directories that were created for a new pool, the deepest one first.
+    made: Vec<PathBuf>,
+    /// `None` if the directory is open read-only.
+    owner: Option<Owner>,
+    was_interrupted: bool,
+}
+
+/// The lock of a pool: that of a file, and that of the directory itself, which remains if a user
+/// removes the file.
+#[derive(Debug)]
+struct Lock {
+    directory: OpenDirectory,
+    _file: File,
+}
+
+impl PoolDirectory {
+    /// Creates the directory of a new pool on this drive, or opens that of an interrupted creation,
+    /// which is then continued with the same identity. Only the lock is written until
+    /// [`begin`](PoolDirectory::begin).
+    pub(super) fn make(
+        path: &Path,
+        drive: &Location,
+        credentials: &Credentials,
+        uuid: [u8; 16],
+    ) -> Result<PoolDirectory, DriveError> {
+        refuse_occupied(path)?;
+        let made = new_directory::make(path)?;
+        let lock = Lock::acquire(path).inspect_err(|_| remove_directories(&made))?;
+        refuse_occupied(path)?;
+        let was_interrupted = is_pool(path);
+        let pool = if was_interrupted { read(path)?.pool } else { random::uuid_text(&uuid) };
+        let drive = place_in(path, drive).with_credentials(path, credentials);
+        let file = PoolFile { format: FORMAT, pool, state: Some(FileState::Creating), epoch: None, owner: None, drive };
+        let id = id_of(path, &file)?;
+        let mut directory =
+            PoolDirectory { path: path.to_owned(), file, id, lock: Some(lock), made, owner: None, was_interrupted };
+        directory.become_owner()?;
+        Ok(directory)
+    }
+
+    /// Opens the directory of a pool with an exclusive lock, which is held until this is dropped.
+    pub(super) fn open(path: &Path) -> Result<PoolDirectory, DriveError> {
+        // Creates no lock file where there is no pool.
+        must_be_pool(path)?;
+        let lock = Lock::acquire(path)?;
+        // Read after the lock was acquired: it is what the last program wrote.
+        let mut directory = PoolDirectory::complete(path, Some(lock))?;
+        directory.become_owner()?;
+        Ok(directory)
+    }
+
+    /// Opens the directory read-only: nothing is written, and nothing is locked. The lock of the
+    /// drive still excludes programs that write.
+    pub(super) fn open_read_only(path: &Path) -> Result<PoolDirectory, DriveError> {
+        must_be_pool(path)?;
+        PoolDirectory::complete(path, None)
+    }
+
+    fn complete(path: &Path, lock: Option<Lock>) -> Result<PoolDirectory, DriveError> {
+        let file = read(path)?;
+        if file.state == Some(FileState::Creating) {
+            return Err(DriveError::new(
+                format!("the creation of the pool in {} was interrupted", path.display()),
+                "repeat zonda pool create, which continues it; or remove the directory",
+            ));
+        }
+        let id = id_of(path, &file)?;
+        let path = path.to_owned();
+        Ok(PoolDirectory { path, file, id, lock, made: Vec::new(), owner: None, was_interrupted: false })
+    }
+
+    fn become_owner(&mut self) -> Result<(), DriveError> {
+        let lock = self.path.join(LOCK_FILE);
+        self.owner = Some(Owner::new(self.id.0, self.file.owner.as_ref(), &lock)?);
+        Ok(())
+    }
+
+    pub(super) fn path(&self) -> &Path {
+        &self.path
+    }
+
+    /// The identity of the pool.
+    pub(super) fn id(&self) -> PoolId {
+        self.id
+    }
+
+    /// The last known epoch; 0 where none is known.
+    pub(super) fn epoch(&self) -> u64 {
+        self.file.epoch.unwrap_or(0)
+    }
+
+    /// The location of the drive as in the file.
+    pub(super) fn drive(&self) -> &str {
+        &self.file.drive.at
+    }
+
+    /// Whether this continues a creation that was interrupted.
+    pub(super) fn was_interrupted(&self) -> bool {
+        self.was_interrupted
+    }
+
+    /// How to open the drive: as its owner, or read-only with the host identifier of the last owner.
+    pub(super) fn access(&self) -> Result<Access, DriveError> {
+        let location = self.file.drive.at.parse().map_err(|error: zonda_config::ConfigError| {
+            DriveError::new(error.message, error.help.unwrap_or_default())
+        })?;
+        let location = match location {
+            Location::Image(path) => Location::Image(plain(&self.path.join(path))),
+            url => url,
+        };
+        if let Location::Image(path) = &location
+            && (is_volume(path) || is_pool(path))
+        {
+            let what = if is_volume(path) { "a volume" } else { "a pool" };
+            return Err(DriveError::new(
+                format!("{} is {what}, not a zoned drive", path.display()),
+                "name a zoned drive: the directory of an image, or an nvme-tcp:// URL",
+            ));
+        }
+        let mut options = self.file.drive.credentials(&self.path).options()?;
+        options.host_nqn.get_or_insert_with(|| {
+            let name = format!("nqn.2014-08.org.nvmexpress:uuid:{}", random::uuid_text(&self.id.0));
+            Nqn::new(&name).expect("a UUID makes a name")
+        });
+        match &self.owner {
+            Some(owner) => (options.host_id, options.claim) = (Some(owner.host()), Some(owner.claim())),
+            None => {
+                let last = self.file.owner.as_ref().and_then(|last| uuid_of(&last.host));
+                options.host_id = last.map(HostId);
+            }
+        }
+        Ok(Access { location, options })
+    }
+
+    /// The drive was reserved at its server.
+    pub(super) fn note_claimed(&mut self, claimed: &zonda_initiator::Claimed) {
+        let owner = self.owner.as_mut().expect("a drive is reserved by an owner");
+        owner.granted(claimed);
+        self.file.owner = Some(owner.record());
+    }
+
+    /// Saves that the creation has begun: from here on the drive is written, and the same command
+    /// continues.
+    pub(super) fn begin(&mut self) -> Result<(), DriveError> {
+        self.save()?;
+        let whole = std::path::absolute(&self.path).map_err(|error| self.cannot_save(&error))?;
+        whole.parent().map_or(Ok(()), File::sync_directory).map_err(|error| self.cannot_save(&error))
+    }
+
+    /// Saves that the pool is complete, and has reached this epoch.
+    pub(super) fn save_epoch(&mut self, epoch: u64) -> Result<(), DriveError> {
+        (self.file.state, self.file.epoch) = (None, Some(epoch));
+        self.save()
+    }
+
+    fn save(&self) -> Result<(), DriveError> {
+        let text = toml::to_string(&self.file).expect("strings and numbers can be serialized");
+        let lock = self.lock.as_ref().expect("a directory that is saved is locked");
+        let written = lock.directory.replace(POOL_FILE, NEW_FILE, format!("{HEADER}{text}").as_bytes());
+        written.map_err(|error| self.cannot_save(&error))
+    }
+
+    fn cannot_save(&self, error: &io::Error) -> DriveError {
+        DriveError::new(
+            format!("cannot write {}: {error}", self.path.join(POOL_FILE).display()),
+            "free space, or make the directory writable: without the file, an old copy of the drive would not be detected",
+        )
+    }
+
+    /// Removes the directory of a pool whose creation has not written to the drive.
+    pub(super) fn remove(self) {
+        // If this fails, a directory without a pool remains.
+        for name in [POOL_FILE, NEW_FILE, LOCK_FILE] {
+            let _ = fs::remove_file(self.path.join(name));
+        }
+        remove_directories(&self.made);
+    }
+}
+
+impl Lock {
+    fn acquire(path: &Path) -> Result<Lock, DriveError> {
+        let cannot = |error: io::Error| {
+            DriveError::new(
+                format!("cannot lock the pool in {}: {error}", path.display()),
+                "check the permissions of the directory",
+            )
+        };
+        let options = FileOptions { create: true, ..FileOptions::read_write() };
+        let file = File::open(&path.join(LOCK_FILE), options).map_err(cannot)?;
+        let directory = OpenDirectory::open(path).map_err(cannot)?;
+        if !file.lock().map_err(cannot)? || !directory.lock() {
+            return Err(in_use(path));
+        }
+        Ok(Lock { directory, _file: file })
+    }
+}
+
+/// The pool is used by another program.
+pub(super) fn in_use(path: &Path) -> DriveError {
+    DriveError::in_use(
+        format!("the pool in {} is in use by another program", path.display()),
+        "stop that program; if it is zonda serve, zonda status shows the state of its namespaces",
+    )
+}
+
+/// Refuses a directory for a new pool that is not empty, unless it has the files of an interrupted
+/// creation.
+fn refuse_occupied(path: &Path) -> Result<(), DriveError> {
+    let is_left_over = |name: &std::ffi::OsStr| [LOCK_FILE, NEW_FILE, POOL_FILE].iter().any(|known| name == *known);
+    let is_other = |entry: io::Result<fs::DirEntry>| entry.is_ok_and(|entry| !is_left_over(&entry.file_name()));
+    let is_occupied = fs::read_dir(path).is_ok_and(|mut entries| entries.any(is_other));
+    let is_complete = is_pool(path) && read(path)?.state != Some(FileState::Creating);
+    if !is_occupied && !is_complete {
+        return Ok(());
+    }
+    let what = if is_pool(path) { "holds a pool already" } else { "is not empty" };
+    Err(DriveError::new(
+        format!("the directory {} {what}", path.display()),
+        "choose another directory, or remove this one if its contents are not needed",
+    ))
+}
+
+fn must_be_pool(path: &Path) -> Result<(), DriveError> {
+    match fs::metadata(path.join(POOL_FILE)) {
+        Err(error) if matches!(error.kind(), ErrorKind::NotFound | ErrorKind::NotADirectory) => {
+            Err(DriveError::missing(
+                format!("there is no pool in {}", path.display()),
+                "check the path; zonda pool create creates a pool",
+            ))
+        }
+        // Reading it reports other errors.
+        _ => Ok(()),
+    }
+}
+
+fn id_of(path: &Path, file: &PoolFile) -> Result<PoolId, DriveError> {
+    uuid_of(&file.pool).map(PoolId).ok_or_else(|| {
+        let what = format!("\"{}\" in {} is not a UUID", file.pool, path.join(POOL_FILE).display());
+        DriveError::new(what, "restore the UUID that zonda pool create wrote")
+    })
+}
+
+fn read(path: &Path) -> Result<PoolFile, DriveError> {
+    let place = path.join(POOL_FILE);
+    let shown = place.display();
+    let text = text_of(&place).map_err(|error| {
+        DriveError::new(format!("cannot read {shown}: {error}"), "check that it is a text file that you can read")
+    })?;
+    let file: PoolFile = zonda_config::parse(&text).map_err(|error| {
+        let before = error.span.as_ref().and_then(|span| text.get(..span.start)).unwrap_or_default();
+        let line = 1 + before.matches('\n').count();
+        let help = error.help.map_or_else(String::new, |help| format!("{help}; "));
+        DriveError::new(
+            format!("{shown} is invalid: line {line}: {}", error.message),
+            format!("{help}correct the line; docs/guide/pools.md describes the file"),
+        )
+    })?;
+    if file.format != FORMAT {
+        return Err(DriveError::new(
+            format!("{shown} has format {}, this program supports {FORMAT}", file.format),
+            "use the program that wrote it",
+        ));
+    }
+    Ok(file)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn make(path: &Path) -> PoolDirectory {
+        let drive = Location::Image(path.parent().expect("it has a parent").join("drive"));
+        PoolDirectory::make(path, &drive, &Credentials::default(), [7; 16]).expect("it is new")
+    }
+
+    #[test]
+    fn a_saved_file_is_read_by_the_next_program_and_locked_for_others() {
+        let above = tempfile::TempDir::new().expect("there is space");
+        let path = above.path().join("pool");
+        let mut directory = make(&path);
+        directory.begin().expect("there is space");
+        let error = PoolDirectory::open(&path).expect_err("it is locked");
+        assert!(error.is_in_use, "{error}");
+        drop(directory);
+        let error = PoolDirectory::open(&path).expect_err("it is incomplete");
+        assert!(error.message.contains("was interrupted"), "{error}");
+        let mut directory = PoolDirectory::make(&path, &Location::Image("x".into()), &Credentials::default(), [8; 16])
+            .expect("it continues");
+        assert!(directory.was_interrupted() && directory.id() == PoolId([7; 16]), "the identity stays");
+        directory.save_epoch(9).expect("there is space");
+        drop(directory);
+        let again = PoolDirectory::open(&path).expect("it is unlocked");
+        assert_eq!((again.epoch(), again.id()), (9, PoolId([7; 16])));
+        drop(again);
+        let error = PoolDirectory::make(&path, &Location::Image("x".into()), &Credentials::default(), [8; 16]);
+        assert!(error.expect_err("there is one").message.contains("holds a pool already"));
+    }
+
+    #[test]
+    fn the_path_of_a_drive_beside_the_pool_is_relative_to_it() {
+        let above = tempfile::TempDir::new().expect("there is space");
+        let directory = make(&above.path().join("pool"));
+        assert_eq!(directory.drive(), "../drive");
+        let Location::Image(path) = directory.access().expect("it is a path").location else { panic!("it is a path") };
+        assert_eq!(path, above.path().join("drive"));
+    }
+
+    #[test]
+    fn a_file_that_is_not_that_of_a_pool_is_refused_with_its_line() {
+        let above = tempfile::TempDir::new().expect("there is space");
+        let path = above.path().join("pool");
+        make(&path).begin().expect("there is space");
+        fs::write(path.join(POOL_FILE), "format = 1\nwrong = 2\n").expect("there is space");
+        let error = PoolDirectory::open(&path).expect_err("it has another key");
+        assert!(error.message.contains("pool.toml is invalid: line 2: unknown key \"wrong\""), "{error}");
+        fs::remove_dir_all(&path).expect("it exists");
+        assert!(PoolDirectory::open(&path).expect_err("it is gone").is_missing);
+        assert!(!path.exists(), "no lock file is created where there is no pool");
+    }
+}

@@ -1,0 +1,280 @@
+//! [`PoolDrive`]: opens a pool, and hands out its namespaces.
+
+use std::cell::RefCell;
+use std::path::{Path, PathBuf};
+use std::rc::Rc;
+
+use zonda_elastic::{ElasticDevice, Goal, Pool, PoolEvent, StartError};
+use zonda_ring::Ring;
+use zonda_zoned::{CompletionQueue, Duration, NamespaceId, PayloadKind, ZonedDevice};
+
+use super::directory::PoolDirectory;
+use super::namespace::PoolNamespace;
+use super::report::PoolReport;
+use super::shared::{OpenPool, PoolOnDrive};
+use crate::opening::open_drive;
+use crate::{Access, Drive, DriveError, random};
+
+/// Timeout of closing a pool or its drive.
+const CLOSE_MAX: Duration = Duration(60_000_000_000);
+
+/// An open pool: the namespaces of many tenants on one zoned drive.
+///
+/// Clones are the same pool. It is closed with the last of its namespaces, or with
+/// [`close`](PoolDrive::close).
+#[derive(Clone)]
+pub struct PoolDrive {
+    pub(super) open: Rc<RefCell<OpenPool>>,
+}
+
+impl PoolDrive {
+    /// Opens the pool in a directory: mounts it from its drive. Blocks until that is done.
+    ///
+    /// # Errors
+    /// When there is no pool, it or its drive is in use, or the drive cannot be used; with the
+    /// remedy.
+    pub fn open(path: &Path, ring: &Ring) -> Result<PoolDrive, DriveError> {
+        let mut directory = PoolDirectory::open(path)?;
+        let access = directory.access()?;
+        let drive = open_reserved(&mut directory, &access, ring)?;
+        let goal = Goal::Mount { id: Some(directory.id()), epoch_min: directory.epoch() };
+        let mut device = ElasticDevice::new(drive, goal, PayloadKind::Bytes);
+        match started(&mut device, ring).map_err(|error| not_mounted(&error, &directory)) {
+            Ok(is_recorded) => PoolDrive::of(device, directory, is_recorded, ring),
+            Err(error) => {
+                close_drive(device.into_drive(), ring);
+                Err(error)
+            }
+        }
+    }
+
+    /// A pool that was started. The epoch of a pool that can be written is saved: an old copy of its
+    /// drive is refused from now on.
+    pub(super) fn of(
+        device: PoolOnDrive,
+        mut directory: PoolDirectory,
+        is_recorded: bool,
+        ring: &Ring,
+    ) -> Result<PoolDrive, DriveError> {
+        let epoch = device.pool().expect("it was started").epoch();
+        let saved = if is_recorded { directory.save_epoch(epoch) } else { Ok(()) };
+        let mut open = OpenPool::new(device, directory);
+        if !is_recorded {
+            open.warnings.push_back(
+                "nothing can be written to the log of the pool: its namespaces can be read, and writes that need a new \
+                 stripe group fail"
+                    .to_owned(),
+            );
+        }
+        let pool = PoolDrive { open: Rc::new(RefCell::new(open)) };
+        match saved {
+            Ok(()) => Ok(pool),
+            Err(error) => {
+                // The error of the file is reported.
+                let _ = pool.close(ring);
+                Err(error)
+            }
+        }
+    }
+
+    /// The directory of the pool.
+    #[must_use]
+    pub fn path(&self) -> PathBuf {
+        self.open.borrow().directory.path().to_owned()
+    }
+
+    /// The state of the pool.
+    #[must_use]
+    pub fn report(&self) -> PoolReport {
+        self.open.borrow().report()
+    }
+
+    /// Whether it accepts commands: it is not closed, and not being closed.
+    #[must_use]
+    pub fn is_open(&self) -> bool {
+        self.open.borrow().is_open()
+    }
+
+    /// The namespace of this name, as a drive. It can be used once at a time.
+    ///
+    /// # Errors
+    /// When there is no such namespace, it is in use, or the pool is being closed.
+    pub fn namespace(&self, name: &str) -> Result<PoolNamespace, DriveError> {
+        let open = self.open.borrow();
+        if !open.is_open() {
+            return Err(open.closing_error());
+        }
+        let namespace = open.find(name)?;
+        if open.is_used(namespace) {
+            let path = open.directory.path().display();
+            return Err(DriveError::in_use(
+                format!("the namespace \"{name}\" of the pool in {path} is in use already"),
+                "export each namespace of a pool once",
+            ));
+        }
+        drop(open);
+        Ok(PoolNamespace::new(&self.open, namespace))
+    }
+
+    /// Whether a namespace is in use.
+    #[must_use]
+    pub fn has_users(&self) -> bool {
+        self.open.borrow().has_users()
+    }
+
+    /// Closes the pool, of which no namespace is in use. Blocks until that is done.
+    ///
+    /// # Errors
+    /// When that times out, or the drive could not be flushed. Acknowledged writes are not lost: the
+    /// pool is recovered when it is next opened.
+    pub fn close(self, ring: &Ring) -> Result<(), DriveError> {
+        const RECOVERS: &str = "the pool is recovered when it is next opened";
+        let until = ring.now() + CLOSE_MAX;
+        self.open.borrow_mut().close(ring.now());
+        loop {
+            let mut open = self.open.borrow_mut();
+            open.poll(ring.now());
+            if open.is_closed() {
+                let error = open.close_error();
+                return error.map_or(Ok(()), |error| Err(DriveError::new(error, RECOVERS)));
+            }
+            if ring.now() >= until {
+                return Err(DriveError::new("closing the pool timed out", RECOVERS));
+            }
+            let next = open.next_timeout().map_or(until, |at| at.min(until));
+            drop(open);
+            ring.run_once(Some(next)).map_err(|error| loop_failed(&error))?;
+        }
+    }
+}
+
+impl OpenPool {
+    /// The namespace of this name.
+    pub(super) fn find(&self, name: &str) -> Result<NamespaceId, DriveError> {
+        let pool = self.pool();
+        let is_named = |id: &NamespaceId| pool.namespace_config(*id).is_some_and(|config| config.name == name);
+        let found = pool.namespaces().iter().map(|(id, _)| id).find(is_named);
+        found.ok_or_else(|| no_namespace(self.directory.path(), name, &self.report()))
+    }
+}
+
+/// The error for a namespace that a pool does not have.
+fn no_namespace(path: &Path, name: &str, report: &PoolReport) -> DriveError {
+    let shown = path.display();
+    let names: Vec<String> = report.namespaces.iter().map(|namespace| format!("\"{}\"", namespace.name)).collect();
+    let help = if names.is_empty() {
+        format!("create it: zonda namespace create {shown} {name} --size SIZE --active N")
+    } else {
+        format!("the pool has {}; zonda namespace create {shown} {name} creates another one", names.join(", "))
+    };
+    DriveError::missing(format!("the pool in {shown} has no namespace \"{name}\""), help)
+}
+
+/// Opens the drive of a pool, and reserves it if it is a namespace of a server.
+pub(super) fn open_reserved(
+    directory: &mut PoolDirectory,
+    access: &Access,
+    ring: &Ring,
+) -> Result<Box<dyn Drive>, DriveError> {
+    let drive = open_drive(&access.location, &access.options, ring).map_err(|error| of_pool(error, directory))?;
+    if !drive.is_remote() {
+        return Ok(drive);
+    }
+    let Some(claimed) = drive.claimed() else {
+        close_drive(drive, ring);
+        return Err(DriveError::new(
+            format!("{} cannot be reserved: its server does not support reservations", access.location),
+            "use a drive of a server that supports reservations, such as zonda serve, or an image on this machine: \
+             otherwise two servers could write to the pool",
+        ));
+    };
+    directory.note_claimed(&claimed);
+    Ok(drive)
+}
+
+/// The error for the drive of a pool: the remedy must not be to create a new drive.
+fn of_pool(error: DriveError, directory: &PoolDirectory) -> DriveError {
+    let shown = directory.path().display();
+    if let Some(holder) = error.holder {
+        let message = format!("the drive {} of the pool is reserved by {holder}", directory.drive());
+        let help = "stop the server that uses the pool; a server that was killed leaves its reservation: start it again \
+                    from the same directory, and stop it";
+        return DriveError::reserved(message, help, holder);
+    }
+    if !error.is_missing || directory.epoch() == 0 {
+        return error;
+    }
+    let help = format!("restore the drive; if it was moved, correct its path in {shown}/{}", super::POOL_FILE);
+    DriveError { help, ..error }
+}
+
+/// Runs a pool until its epoch is recorded, or the log has failed. Returns whether it is recorded.
+pub(super) fn started(device: &mut PoolOnDrive, ring: &Ring) -> Result<bool, NotStarted> {
+    let mut completions = CompletionQueue::new();
+    loop {
+        device.poll(ring.now(), &mut completions);
+        if let Some(error) = device.error() {
+            return Err(NotStarted::Refused(error.clone()));
+        }
+        while let Some(event) = device.poll_event() {
+            if let PoolEvent::Started { is_recorded } = event {
+                assert!(device.pool().is_some_and(Pool::is_started), "it has reported that");
+                return Ok(is_recorded);
+            }
+        }
+        ring.run_once(device.next_timeout()).map_err(|error| NotStarted::Loop(loop_failed(&error)))?;
+    }
+}
+
+/// Why a pool was not started.
+pub(super) enum NotStarted {
+    Refused(StartError),
+    /// The event loop has failed.
+    Loop(DriveError),
+}
+
+pub(super) fn not_mounted(error: &NotStarted, directory: &PoolDirectory) -> DriveError {
+    let error = match error {
+        NotStarted::Refused(error) => error,
+        NotStarted::Loop(error) => return error.clone(),
+    };
+    let (drive, shown) = (directory.drive(), directory.path().display());
+    let file = format!("{shown}/{}", super::POOL_FILE);
+    let help = match error {
+        StartError::NoPool | StartError::OtherPool(_) => format!("correct the path of the drive in {file}"),
+        StartError::OldCopy { .. } => format!(
+            "use the present drive; if it is lost, remove the line \"epoch = {}\" from {file} to accept the copy: what was \
+             written since is lost",
+            directory.epoch()
+        ),
+        StartError::OtherVersion(_) => "use the version of zonda that wrote it".to_owned(),
+        StartError::LogDamaged(_) => {
+            "restore the drive from a backup; nothing was written to it, so what can be read stays as it is".to_owned()
+        }
+        StartError::Unfit(_) | StartError::NotEmpty { .. } => "use the drive on which the pool was created".to_owned(),
+        StartError::Drive(_) => "check the drive: zonda drive check for an image, or the log of its server".to_owned(),
+    };
+    let why = match error {
+        StartError::OtherPool(other) => format!("the drive has the pool {}", random::uuid_text(&other.0)),
+        other => other.to_string(),
+    };
+    DriveError::new(format!("cannot mount the pool in {shown} from {drive}: {why}"), help)
+}
+
+/// Closes a drive, and releases its reservation. Blocks until that is done; an error is not
+/// reported, since the drive is recovered when it is next opened.
+pub(super) fn close_drive(mut drive: Box<dyn Drive>, ring: &Ring) {
+    let (until, mut completions) = (ring.now() + CLOSE_MAX, CompletionQueue::new());
+    drive.close(ring.now());
+    loop {
+        drive.poll(ring.now(), &mut completions);
+        let next = drive.next_timeout().map_or(until, |at| at.min(until));
+        if drive.is_closed() || ring.now() >= until || ring.run_once(Some(next)).is_err() {
+            return;
+        }
+    }
+}
+
+pub(super) fn loop_failed(error: &std::io::Error) -> DriveError {
+    DriveError::new(format!("the event loop failed: {error}"), "check the limits of this process (ulimit -a)")
+}

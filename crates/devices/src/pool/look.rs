@@ -1,0 +1,87 @@
+//! Reports the state of a pool that is not in use; nothing is written.
+
+use std::path::Path;
+
+use zonda_elastic::{Goal, Start, StartError};
+use zonda_ring::{Ring, RingOptions};
+use zonda_zoned::{CompletionQueue, Geometry, Instant, NamespaceId, PayloadKind, ZonedDevice};
+
+use super::directory::{PoolDirectory, in_use};
+use super::drive::{NotStarted, close_drive, loop_failed, not_mounted};
+use super::report::PoolReport;
+use crate::look::ImageSnapshot;
+use crate::opening::open_drive;
+use crate::{DriveError, Location};
+
+impl PoolReport {
+    /// Reports the state of the pool in `path`, which must not be in use, from its drive. Nothing is
+    /// written.
+    ///
+    /// # Errors
+    /// When there is no pool, it is in use, or its drive cannot be read; with the remedy.
+    pub fn inspect(path: &Path) -> Result<PoolReport, DriveError> {
+        let directory = PoolDirectory::open_read_only(path)?;
+        let access = directory.access()?;
+        match &access.location {
+            Location::Image(image) => {
+                let mut snapshot =
+                    ImageSnapshot::open(image).map_err(|error| if error.is_in_use { in_use(path) } else { error })?;
+                // Its commands complete at once.
+                read(&directory, &mut snapshot, || (Instant::ZERO, Ok(())))
+            }
+            Location::NvmeTcp(_) => {
+                let ring = Ring::new(RingOptions::default()).map_err(|error| loop_failed(&error))?;
+                let mut drive = open_drive(&access.location, &access.options, &ring)
+                    .map_err(|error| if error.is_in_use { in_use(path) } else { error })?;
+                let report = read(&directory, &mut drive, || {
+                    let ran = ring.run_once(Some(ring.now() + zonda_zoned::Duration(1_000_000)));
+                    (ring.now(), ran.map_err(|error| loop_failed(&error)))
+                });
+                close_drive(drive, &ring);
+                report
+            }
+        }
+    }
+}
+
+/// Reads what a mount reads. `wait` waits for the drive for a moment, and returns the time.
+fn read(
+    directory: &PoolDirectory,
+    drive: &mut dyn ZonedDevice,
+    mut wait: impl FnMut() -> (Instant, Result<(), DriveError>),
+) -> Result<PoolReport, DriveError> {
+    let geometry: Geometry = drive.geometry(NamespaceId::FIRST).clone();
+    let goal = Goal::Mount { id: Some(directory.id()), epoch_min: directory.epoch() };
+    let mut start = Start::new(goal, geometry.clone(), NamespaceId::FIRST, PayloadKind::Bytes);
+    let (mut completions, mut now) = (CompletionQueue::new(), Instant::ZERO);
+    loop {
+        while let Some(command) = start.poll_command(now) {
+            if let Err(refused) = drive.submit(now, command) {
+                start.on_queue_full(refused.0);
+                break;
+            }
+        }
+        drive.poll(now, &mut completions);
+        while let Some(completion) = completions.pop() {
+            start.on_completion(now, completion);
+        }
+        match start.take_outcome() {
+            // Its first commands would write: they are not sent.
+            Some(Ok(pool)) => {
+                let mut report = PoolReport::of(&pool, &geometry, directory.drive());
+                // A mount has the next one.
+                report.epoch -= 1;
+                return Ok(report);
+            }
+            Some(Err(error)) => return Err(unreadable(error, directory)),
+            None => {}
+        }
+        let (at, result) = wait();
+        now = at;
+        result?;
+    }
+}
+
+fn unreadable(error: StartError, directory: &PoolDirectory) -> DriveError {
+    not_mounted(&NotStarted::Refused(error), directory)
+}

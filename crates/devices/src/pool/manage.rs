@@ -1,0 +1,289 @@
+//! Namespaces are created, resized and deleted.
+
+use std::collections::VecDeque;
+use std::fmt;
+
+use serde::{Deserialize, Serialize};
+use zonda_config::ByteSize;
+use zonda_elastic::limits::NAME_BYTES_MAX;
+use zonda_elastic::{AdminError, NamespaceConfig, PoolEvent};
+use zonda_ring::Ring;
+use zonda_zoned::{Instant, NamespaceId, ZonedDevice};
+
+use super::drive::{PoolDrive, loop_failed};
+use super::report::PoolReport;
+use super::shared::OpenPool;
+use crate::{DriveError, random};
+
+/// The remedy if the log of a pool fails.
+const LOG_FAILED: &str = "see the state of its drive: zonda pool show DIR, and the log of the server";
+
+/// The size of a namespace. It has whole zones, at least as many as needed.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "lowercase")]
+pub enum NamespaceSize {
+    /// Bytes.
+    Bytes(u64),
+    /// Zones.
+    Zones(u32),
+}
+
+/// The parameters of a new namespace.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct NewNamespace {
+    /// Its name, unique in the pool: letters, digits, `-`, `_` and `.`.
+    pub name: String,
+    /// Its size.
+    pub size: NamespaceSize,
+    /// Zones that may be active at a time, and open ones.
+    pub max_active_zones: u32,
+    /// Its part of the active zones of the drive, relative to that of others.
+    pub weight: u32,
+}
+
+/// A request of an operator.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "lowercase")]
+pub enum PoolRequest {
+    /// Report the state of the pool.
+    Report,
+    /// Create a namespace.
+    Create(NewNamespace),
+    /// Change the number of zones of a namespace.
+    Resize {
+        /// Its name.
+        name: String,
+        /// Its new size.
+        size: NamespaceSize,
+    },
+    /// Delete a namespace that is not in use, and its data.
+    Delete {
+        /// Its name.
+        name: String,
+    },
+}
+
+impl fmt::Display for NamespaceSize {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            NamespaceSize::Bytes(bytes) => write!(f, "{}", ByteSize(*bytes)),
+            NamespaceSize::Zones(1) => f.write_str("1 zone"),
+            NamespaceSize::Zones(zones) => write!(f, "{zones} zones"),
+        }
+    }
+}
+
+impl fmt::Display for PoolRequest {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            PoolRequest::Report => f.write_str("report the state"),
+            PoolRequest::Create(new) => {
+                let NewNamespace { name, size, max_active_zones, weight } = new;
+                write!(f, "create namespace \"{name}\", {size}, {max_active_zones} active, weight {weight}")
+            }
+            PoolRequest::Resize { name, size } => write!(f, "resize namespace \"{name}\" to {size}"),
+            PoolRequest::Delete { name } => write!(f, "delete namespace \"{name}\""),
+        }
+    }
+}
+
+/// Identifies a request until it is answered.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
+pub struct PoolRequestId(u64);
+
+/// What a request waits for.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Change {
+    Create,
+    Resize,
+    Delete,
+}
+
+/// Requests whose changes are not recorded yet, and answers.
+#[derive(Debug, Default)]
+pub(super) struct Pending {
+    next: u64,
+    waiting: Vec<(PoolRequestId, Change, NamespaceId)>,
+    answers: VecDeque<(PoolRequestId, Result<(), DriveError>)>,
+}
+
+impl Pending {
+    fn wait(&mut self, change: Change, namespace: NamespaceId) -> PoolRequestId {
+        let id = PoolRequestId(self.next);
+        self.next += 1;
+        self.waiting.push((id, change, namespace));
+        id
+    }
+
+    pub(super) fn on_event(&mut self, event: PoolEvent) {
+        let (change, namespace, is_durable) = match event {
+            PoolEvent::Created { namespace, is_durable } => (Change::Create, namespace, is_durable),
+            PoolEvent::Resized { namespace, is_durable } => (Change::Resize, namespace, is_durable),
+            PoolEvent::Deleted { namespace } => (Change::Delete, namespace, true),
+            PoolEvent::Started { .. } => return,
+            // Changes that are not recorded by now will not be.
+            PoolEvent::ReadOnly => {
+                let failed = self.waiting.drain(..).map(|(id, ..)| (id, Err(log_failed())));
+                self.answers.extend(failed);
+                return;
+            }
+        };
+        let is_first = |(_, waited, of): &(PoolRequestId, Change, NamespaceId)| (*waited, *of) == (change, namespace);
+        if let Some(place) = self.waiting.iter().position(is_first) {
+            let (id, ..) = self.waiting.remove(place);
+            self.answers.push_back((id, if is_durable { Ok(()) } else { Err(log_failed()) }));
+        }
+    }
+}
+
+fn log_failed() -> DriveError {
+    DriveError::new("the change cannot be recorded: both copies of the pool's log have failed", LOG_FAILED)
+}
+
+impl PoolDrive {
+    /// Begins a request of an operator. Returns the state of the pool if that is the answer;
+    /// otherwise the request, whose answer [`take_answer`](PoolDrive::take_answer) returns.
+    ///
+    /// # Errors
+    /// Why the request is refused; nothing has changed then.
+    pub fn ask(&self, now: Instant, request: &PoolRequest) -> Result<Option<PoolRequestId>, DriveError> {
+        let mut open = self.open.borrow_mut();
+        if !open.is_open() {
+            return Err(open.closing_error());
+        }
+        open.ask(now, request)
+    }
+
+    /// The next request that is complete, and its result.
+    pub fn take_answer(&self) -> Option<(PoolRequestId, Result<(), DriveError>)> {
+        self.open.borrow_mut().pending.answers.pop_front()
+    }
+
+    /// Executes a request, and waits until it is complete. Returns the state of the pool afterwards.
+    ///
+    /// # Errors
+    /// Why the request is refused, or failed.
+    pub fn manage(&self, request: &PoolRequest, ring: &Ring) -> Result<PoolReport, DriveError> {
+        let Some(id) = self.ask(ring.now(), request)? else { return Ok(self.report()) };
+        loop {
+            self.open.borrow_mut().poll(ring.now());
+            while let Some((answered, result)) = self.take_answer() {
+                if answered == id {
+                    return result.map(|()| self.report());
+                }
+            }
+            let next = self.open.borrow().next_timeout();
+            ring.run_once(next).map_err(|error| loop_failed(&error))?;
+        }
+    }
+}
+
+impl OpenPool {
+    fn ask(&mut self, now: Instant, request: &PoolRequest) -> Result<Option<PoolRequestId>, DriveError> {
+        let now = self.advance(now);
+        let (change, namespace) = match request {
+            PoolRequest::Report => return Ok(None),
+            PoolRequest::Create(new) => {
+                let config = self.config_of(new)?;
+                let created = self.device.create_namespace(now, &config);
+                (Change::Create, created.map_err(|error| refused("create", &new.name, &error))?)
+            }
+            PoolRequest::Resize { name, size } => {
+                let namespace = self.find(name)?;
+                let capacity_bytes = self.device.geometry(namespace).zone_capacity_bytes();
+                let zones = zones_of(*size, capacity_bytes)?;
+                let resized = self.device.resize_namespace(now, namespace, zones);
+                resized.map_err(|error| refused("resize", name, &error))?;
+                (Change::Resize, namespace)
+            }
+            PoolRequest::Delete { name } => {
+                let namespace = self.find(name)?;
+                if self.is_used(namespace) {
+                    return Err(DriveError::in_use(
+                        format!("the namespace \"{name}\" is served: hosts use it"),
+                        "stop its export first: remove it from zonda.toml and run zonda reload, or stop the server",
+                    ));
+                }
+                let deleted = self.device.delete_namespace(now, namespace);
+                deleted.map_err(|error| refused("delete", name, &error))?;
+                (Change::Delete, namespace)
+            }
+        };
+        Ok(Some(self.pending.wait(change, namespace)))
+    }
+
+    fn config_of(&self, new: &NewNamespace) -> Result<NamespaceConfig, DriveError> {
+        check_name(&new.name)?;
+        let drive = self.drive_geometry();
+        let capacity_bytes = self.pool().shape().vzone_capacity_blocks().bytes(drive.block_size_bytes);
+        let zones = zones_of(new.size, capacity_bytes)?;
+        let mut config = NamespaceConfig::new(&new.name, random::uuid()?, zones, new.max_active_zones.min(zones));
+        config.weight = new.weight;
+        config.read_across_zones = drive.read_across_zones;
+        Ok(config)
+    }
+}
+
+/// Zones that hold so much.
+fn zones_of(size: NamespaceSize, capacity_bytes: u64) -> Result<u32, DriveError> {
+    let zones = match size {
+        NamespaceSize::Zones(zones) => u64::from(zones),
+        NamespaceSize::Bytes(bytes) => bytes.div_ceil(capacity_bytes),
+    };
+    match u32::try_from(zones) {
+        Ok(0) => Err(DriveError::new("a namespace has at least one zone", "give a larger size")),
+        Ok(zones) => Ok(zones),
+        Err(_) => Err(DriveError::new(format!("{zones} zones are too many"), "give a smaller size")),
+    }
+}
+
+/// A name is a part of an NQN, and an argument of commands.
+fn check_name(name: &str) -> Result<(), DriveError> {
+    let is_allowed = |byte: u8| byte.is_ascii_alphanumeric() || b"-_.".contains(&byte);
+    let is_valid = !name.is_empty() && name.len() <= NAME_BYTES_MAX && name.bytes().all(is_allowed);
+    if is_valid && !name.starts_with('-') {
+        return Ok(());
+    }
+    Err(DriveError::new(
+        format!("\"{name}\" cannot be the name of a namespace"),
+        format!("use 1 to {NAME_BYTES_MAX} letters, digits, '-', '_' and '.', and another first character than '-'"),
+    ))
+}
+
+/// The pool refuses a change.
+fn refused(verb: &str, name: &str, error: &AdminError) -> DriveError {
+    let text = error.to_string();
+    // The pool separates a reason from its remedy.
+    let (why, help) = match text.split_once("; ").or_else(|| text.split_once(": make")) {
+        Some((why, help)) if text.contains("; ") => (why.to_owned(), help.to_owned()),
+        Some((why, help)) => (why.to_owned(), format!("make{help}")),
+        None => (text, "zonda pool show DIR shows what the pool has".to_owned()),
+    };
+    DriveError::new(format!("cannot {verb} the namespace \"{name}\": {why}"), help)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_size_is_rounded_up_to_whole_zones() {
+        let zones = |size| zones_of(size, 1000).map_err(|error| error.message);
+        assert_eq!(zones(NamespaceSize::Bytes(1)), Ok(1));
+        assert_eq!(zones(NamespaceSize::Bytes(1000)), Ok(1));
+        assert_eq!(zones(NamespaceSize::Bytes(1001)), Ok(2));
+        assert_eq!(zones(NamespaceSize::Zones(7)), Ok(7));
+        assert!(zones(NamespaceSize::Bytes(0)).is_err() && zones(NamespaceSize::Zones(0)).is_err());
+        assert!(zones(NamespaceSize::Bytes(u64::MAX)).is_err());
+    }
+
+    #[test]
+    fn names_are_parts_of_an_nqn() {
+        for name in ["db", "a-b_c.1", &"x".repeat(NAME_BYTES_MAX)] {
+            assert_eq!(check_name(name), Ok(()), "{name}");
+        }
+        for name in ["", "a b", "a/b", "a:b", "-a", "ä", &"x".repeat(NAME_BYTES_MAX + 1)] {
+            assert!(check_name(name).is_err(), "{name}");
+        }
+    }
+}

@@ -1,0 +1,30 @@
+//! Pools: one zoned drive divided among the namespaces of many tenants.
+//!
+//! ```text
+//! directory.rs    pool.toml, which records where the drive is, and the lock
+//! drive.rs        opens a pool, and hands out its namespaces
+//! create.rs       creates pools
+//! shared.rs       a mounted pool on its drive, which the users of its namespaces share
+//! namespace.rs    a namespace of an open pool as a drive of its own
+//! manage.rs       namespaces are created, resized and deleted
+//! report.rs       the state of a pool
+//! look.rs         the state of a pool that is not in use, without writing
+//! ```
+//!
+//! The rules of pools, and what they write on their drives, are in [`zonda_elastic`].
+
+mod create;
+mod directory;
+mod drive;
+mod look;
+mod manage;
+mod namespace;
+mod report;
+mod shared;
+
+pub use create::NewPool;
+pub use directory::{POOL_FILE, is_pool};
+pub use drive::PoolDrive;
+pub use manage::{NamespaceSize, NewNamespace, PoolRequest, PoolRequestId};
+pub use namespace::PoolNamespace;
+pub use report::{PoolNamespaceReport, PoolReport};

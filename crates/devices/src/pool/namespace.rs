@@ -1,0 +1,128 @@
+//! [`PoolNamespace`]: a namespace of a pool as a drive of its own.
+
+use std::cell::{Ref, RefCell, RefMut};
+use std::rc::Rc;
+
+use zonda_nvme::identify::NamespaceIdentity;
+use zonda_zoned::{Command, CompletionQueue, Instant, NamespaceId, Namespaces, QueueFull, ZonedDevice};
+
+use super::shared::{OpenPool, UserId};
+use crate::{Drive, DriveFacts, SpaceFacts};
+
+/// A namespace of an open pool, which appears as the first and only one of a drive. The pool is
+/// closed with the last of its namespaces that are in use.
+pub struct PoolNamespace {
+    pool: Rc<RefCell<OpenPool>>,
+    user: UserId,
+    namespaces: Namespaces,
+    /// Of the namespaces of the pool, when `namespaces` was updated.
+    version: u64,
+    identity: NamespaceIdentity,
+}
+
+impl PoolNamespace {
+    /// A new user of this namespace, which exists.
+    pub(super) fn new(pool: &Rc<RefCell<OpenPool>>, namespace: NamespaceId) -> PoolNamespace {
+        let mut open = pool.borrow_mut();
+        let user = open.add_user(namespace);
+        let config = open.pool().namespace_config(namespace).expect("the namespace exists");
+        let geometry = open.device.geometry(namespace).clone();
+        PoolNamespace {
+            user,
+            namespaces: Namespaces::single(geometry),
+            version: open.device.namespaces().version(),
+            identity: NamespaceIdentity { uuid: Some(config.uuid), ..NamespaceIdentity::default() },
+            pool: Rc::clone(pool),
+        }
+    }
+
+    fn open(&self) -> Ref<'_, OpenPool> {
+        self.pool.borrow()
+    }
+
+    fn open_mut(&self) -> RefMut<'_, OpenPool> {
+        self.pool.borrow_mut()
+    }
+
+    /// Follows a namespace that was resized.
+    fn follow(&mut self) {
+        let open = self.pool.borrow();
+        let all = open.device.namespaces();
+        if all.version() != self.version {
+            self.version = all.version();
+            if let Some(geometry) = all.geometry(open.user(self.user).namespace) {
+                self.namespaces.resize(NamespaceId::FIRST, geometry.clone());
+            }
+        }
+    }
+}
+
+impl ZonedDevice for PoolNamespace {
+    fn namespaces(&self) -> &Namespaces {
+        &self.namespaces
+    }
+
+    fn submit(&mut self, now: Instant, command: Command) -> Result<(), QueueFull> {
+        self.open_mut().submit(now, self.user, command)
+    }
+
+    fn poll(&mut self, now: Instant, completions: &mut CompletionQueue) {
+        let mut open = self.pool.borrow_mut();
+        open.poll(now);
+        let own = &mut open.user_mut(self.user).completions;
+        while let Some(completion) = own.pop() {
+            completions.push(completion);
+        }
+        drop(open);
+        self.follow();
+    }
+
+    fn next_timeout(&self) -> Option<Instant> {
+        let open = self.open();
+        // Another user may have polled the completions of this one.
+        if open.user(self.user).completions.is_empty() { open.next_timeout() } else { Some(Instant::ZERO) }
+    }
+}
+
+impl Drive for PoolNamespace {
+    fn facts(&self) -> DriveFacts {
+        let open = self.open();
+        let table = open.pool().table(open.user(self.user).namespace);
+        table.map_or_else(DriveFacts::default, DriveFacts::of_zones)
+    }
+
+    /// Those of the drive of the pool: which namespace they concern is not known.
+    fn media_errors(&self) -> u64 {
+        self.open().device.drive().media_errors()
+    }
+
+    fn space(&self) -> Option<SpaceFacts> {
+        self.open().device.drive().space()
+    }
+
+    fn identity(&self) -> Option<&NamespaceIdentity> {
+        Some(&self.identity)
+    }
+
+    fn take_warning(&mut self) -> Option<String> {
+        self.open_mut().take_warning()
+    }
+
+    fn close(&mut self, now: Instant) {
+        self.open_mut().close_user(now, self.user);
+    }
+
+    fn is_closed(&self) -> bool {
+        self.open().is_user_closed(self.user)
+    }
+
+    fn close_error(&self) -> Option<String> {
+        self.open().close_error()
+    }
+}
+
+impl Drop for PoolNamespace {
+    fn drop(&mut self) {
+        self.open_mut().remove_user(self.user);
+    }
+}

@@ -1,0 +1,130 @@
+//! [`PoolReport`]: the state of a pool and its namespaces.
+
+use serde::{Deserialize, Serialize};
+use zonda_elastic::{Pool, Share};
+use zonda_zoned::{Geometry, NamespaceId, ZoneIndex};
+
+use crate::random;
+
+/// The state of a pool.
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+pub struct PoolReport {
+    /// The UUID of the pool.
+    pub pool: String,
+    /// The location of its drive, as in `pool.toml`.
+    pub drive: String,
+    /// Counts the programs that have opened it.
+    pub epoch: u64,
+    /// Both copies of its log have failed: nothing can be written any more.
+    pub is_read_only: bool,
+    /// Physical zones of a zone of a namespace.
+    pub zones_per_vzone: u32,
+    /// The most bytes that a zone of a namespace holds.
+    pub zone_capacity_bytes: u64,
+    /// Active zones that suffice for the write bandwidth of the drive.
+    pub essential_zones: u32,
+    /// Active zones beyond.
+    pub spare_zones: u32,
+    /// The widest stripe group.
+    pub width_max: u32,
+    /// Physical zones that namespaces can have together.
+    pub usable_zones: u64,
+    /// Physical zones that are promised to namespaces.
+    pub promised_zones: u64,
+    /// Physical zones in stripe groups.
+    pub zones_in_groups: u32,
+    /// Physical zones that have failed.
+    pub zones_retired: u32,
+    /// Physical zones with contents that are not the pool's, or that could not be read.
+    pub zones_set_aside: u32,
+    /// In the order of their identifiers.
+    pub namespaces: Vec<PoolNamespaceReport>,
+}
+
+/// The state of a namespace of a pool.
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+pub struct PoolNamespaceReport {
+    /// Its name.
+    pub name: String,
+    /// Its UUID, which hosts see.
+    pub uuid: String,
+    /// Zones.
+    pub zones: u32,
+    /// Bytes of a zone.
+    pub zone_capacity_bytes: u64,
+    /// Bytes of all zones.
+    pub size_bytes: u64,
+    /// Bytes below write pointers.
+    pub written_bytes: u64,
+    /// Zones that hold an active resource.
+    pub active_zones: u32,
+    /// The most zones that may be active.
+    pub max_active_zones: u32,
+    /// Its part of the active zones of the drive, relative to that of others.
+    pub weight: u32,
+    /// Active zones of the drive that are always available to it.
+    pub essentials: u32,
+    /// Spares of its own, including those that it has lent.
+    pub spares_own: u32,
+    /// Its own spares that others have.
+    pub spares_lent: u32,
+    /// Spares of others that it has.
+    pub spares_leased: u32,
+    /// Spares in its stripe groups that can still be written.
+    pub spares_used: u32,
+}
+
+impl PoolReport {
+    /// The state of a pool on a drive of this geometry at this location.
+    pub(super) fn of(pool: &Pool, drive: &Geometry, location: &str) -> PoolReport {
+        let (shape, counts) = (pool.shape(), pool.zone_counts());
+        let lost = u64::from(counts.retired) + u64::from(counts.set_aside);
+        let ids: Vec<NamespaceId> = pool.namespaces().iter().map(|(id, _)| id).collect();
+        PoolReport {
+            pool: random::uuid_text(&pool.id().0),
+            drive: location.to_owned(),
+            epoch: pool.epoch(),
+            is_read_only: pool.is_read_only(),
+            zones_per_vzone: shape.zones_per_vzone,
+            zone_capacity_bytes: shape.vzone_capacity_blocks().bytes(drive.block_size_bytes),
+            essential_zones: shape.essential_zones,
+            spare_zones: shape.spare_zones,
+            width_max: shape.width_max,
+            usable_zones: u64::from(shape.promised_max()).saturating_sub(lost),
+            promised_zones: pool.promised_zones(),
+            zones_in_groups: counts.in_groups,
+            zones_retired: counts.retired,
+            zones_set_aside: counts.set_aside,
+            namespaces: ids.into_iter().filter_map(|id| namespace(pool, id)).collect(),
+        }
+    }
+
+    /// The namespace of this name.
+    #[must_use]
+    pub fn namespace(&self, name: &str) -> Option<&PoolNamespaceReport> {
+        self.namespaces.iter().find(|namespace| namespace.name == name)
+    }
+}
+
+fn namespace(pool: &Pool, id: NamespaceId) -> Option<PoolNamespaceReport> {
+    let (config, table, share) = (pool.namespace_config(id)?, pool.table(id)?, pool.share(id)?);
+    let Share { essentials, spares_own, spares_lent, spares_leased, spares_used, .. } = share;
+    let geometry = table.geometry();
+    let written: u64 = (0..geometry.zone_count).map(|zone| table.zone(ZoneIndex(zone)).written_blocks.0).sum();
+    Some(PoolNamespaceReport {
+        name: config.name,
+        uuid: random::uuid_text(&config.uuid),
+        zones: geometry.zone_count,
+        zone_capacity_bytes: geometry.zone_capacity_bytes(),
+        size_bytes: geometry.zone_capacity_bytes() * u64::from(geometry.zone_count),
+        written_bytes: written * u64::from(geometry.block_size_bytes),
+        active_zones: table.active_zones(),
+        max_active_zones: config.max_active_zones,
+        weight: config.weight,
+        essentials,
+        spares_own,
+        spares_lent,
+        spares_leased,
+        spares_used,
+    })
+}

@@ -1,0 +1,286 @@
+//! [`OpenPool`]: a mounted pool on its drive, and the namespaces of it that are in use.
+//!
+//! Each user of a namespace has a queue of completions of its own. Whoever polls delivers the
+//! completions of all, so that one server can poll its namespaces one after the other.
+
+use std::collections::{BTreeMap, VecDeque};
+
+use zonda_elastic::{ElasticDevice, Pool, PoolEvent};
+use zonda_zoned::{
+    Command, CommandId, Completion, CompletionQueue, Geometry, Instant, Key, NamespaceId, Operation, QueueFull, Slab,
+    Status, ZonedDevice,
+};
+
+use super::directory::PoolDirectory;
+use super::manage::Pending;
+use super::report::PoolReport;
+use crate::{Drive, DriveError};
+
+/// Commands of one namespace in the pool at a time: a tenant with many outstanding commands leaves
+/// most of [`zonda_elastic::limits::COMMANDS_MAX`] to others.
+const NAMESPACE_COMMANDS_MAX: usize = 512;
+/// Identifies the flush before the drive is closed: no other command is in flight then.
+const FLUSH: CommandId = CommandId(0);
+
+const _: () = assert!(
+    NAMESPACE_COMMANDS_MAX * 8 <= zonda_elastic::limits::COMMANDS_MAX,
+    "eight tenants at their limits do not delay one another"
+);
+
+/// The device of a pool.
+pub(super) type PoolOnDrive = ElasticDevice<Box<dyn Drive>>;
+
+/// A number of a user of a namespace, which is never used again.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
+pub(super) struct UserId(u64);
+
+/// A user of a namespace.
+#[derive(Debug)]
+pub(super) struct User {
+    pub(super) namespace: NamespaceId,
+    pub(super) completions: CompletionQueue,
+    outstanding: usize,
+    is_closing: bool,
+}
+
+/// A command in the pool.
+struct Flight {
+    user: UserId,
+    /// As its user knows it.
+    id: CommandId,
+}
+
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Phase {
+    Open,
+    /// No namespace is in use: background operations of the pool complete.
+    Quiescing,
+    /// The drive is flushed; whether the command was submitted.
+    Flushing(bool),
+    /// The drive is closing.
+    Closing,
+}
+
+/// A mounted pool.
+pub(super) struct OpenPool {
+    pub(super) device: PoolOnDrive,
+    pub(super) directory: PoolDirectory,
+    flights: Slab<Flight>,
+    users: BTreeMap<UserId, User>,
+    next_user: u64,
+    phase: Phase,
+    now: Instant,
+    scratch: CompletionQueue,
+    pub(super) pending: Pending,
+    pub(super) warnings: VecDeque<String>,
+    close_error: Option<String>,
+}
+
+impl OpenPool {
+    pub(super) fn new(device: PoolOnDrive, directory: PoolDirectory) -> OpenPool {
+        OpenPool {
+            device,
+            directory,
+            flights: Slab::new(),
+            users: BTreeMap::new(),
+            next_user: 0,
+            phase: Phase::Open,
+            now: Instant::ZERO,
+            scratch: CompletionQueue::new(),
+            pending: Pending::default(),
+            warnings: VecDeque::new(),
+            close_error: None,
+        }
+    }
+
+    pub(super) fn pool(&self) -> &Pool {
+        self.device.pool().expect("the pool was mounted before it is used")
+    }
+
+    /// The geometry of its drive.
+    pub(super) fn drive_geometry(&self) -> &Geometry {
+        self.device.drive().geometry(NamespaceId::FIRST)
+    }
+
+    pub(super) fn report(&self) -> PoolReport {
+        PoolReport::of(self.pool(), self.drive_geometry(), self.directory.drive())
+    }
+
+    /// Users may pass an earlier time than another one has.
+    pub(super) fn advance(&mut self, now: Instant) -> Instant {
+        self.now = self.now.max(now);
+        self.now
+    }
+
+    pub(super) fn is_open(&self) -> bool {
+        self.phase == Phase::Open
+    }
+
+    /// Whether a namespace is in use.
+    pub(super) fn has_users(&self) -> bool {
+        !self.users.is_empty()
+    }
+
+    /// Whether a user has this namespace.
+    pub(super) fn is_used(&self, namespace: NamespaceId) -> bool {
+        self.users.values().any(|user| user.namespace == namespace)
+    }
+
+    pub(super) fn add_user(&mut self, namespace: NamespaceId) -> UserId {
+        let id = UserId(self.next_user);
+        self.next_user += 1;
+        let user = User { namespace, completions: CompletionQueue::new(), outstanding: 0, is_closing: false };
+        self.users.insert(id, user);
+        id
+    }
+
+    /// A user that is gone: completions of its commands are discarded.
+    pub(super) fn remove_user(&mut self, id: UserId) {
+        self.users.remove(&id);
+    }
+
+    pub(super) fn user(&self, id: UserId) -> &User {
+        &self.users[&id]
+    }
+
+    pub(super) fn user_mut(&mut self, id: UserId) -> &mut User {
+        self.users.get_mut(&id).expect("a user exists until it is removed")
+    }
+
+    pub(super) fn submit(&mut self, now: Instant, user: UserId, mut command: Command) -> Result<(), QueueFull> {
+        assert_eq!(self.phase, Phase::Open, "a pool that is being closed takes no commands");
+        let now = self.advance(now);
+        let own = self.user_mut(user);
+        if own.outstanding >= NAMESPACE_COMMANDS_MAX {
+            return Err(QueueFull(command));
+        }
+        let (namespace, id, shown) = (own.namespace, command.id, command.namespace);
+        if shown != NamespaceId::FIRST {
+            own.completions.push(Completion::of(id, Status::InvalidNamespace));
+            return Ok(());
+        }
+        let key = self.flights.insert(Flight { user, id });
+        (command.id, command.namespace) = (key.into(), namespace);
+        if let Err(QueueFull(mut command)) = self.device.submit(now, command) {
+            self.flights.remove(key);
+            (command.id, command.namespace) = (id, shown);
+            return Err(QueueFull(command));
+        }
+        self.user_mut(user).outstanding += 1;
+        Ok(())
+    }
+
+    /// Makes progress, and delivers completions to their users.
+    pub(super) fn poll(&mut self, now: Instant) {
+        let now = self.advance(now);
+        let mut ended = std::mem::take(&mut self.scratch);
+        if matches!(self.phase, Phase::Open | Phase::Quiescing) {
+            self.device.poll(now, &mut ended);
+            while let Some(completion) = ended.pop() {
+                self.deliver(completion);
+            }
+            while let Some(event) = self.device.poll_event() {
+                self.on_event(event);
+            }
+            if self.phase == Phase::Quiescing && self.pool().is_quiescent() {
+                self.phase = Phase::Flushing(false);
+            }
+        }
+        // The pool has nothing to do any more: the drive is used directly.
+        let drive = self.device.drive_mut();
+        if self.phase == Phase::Flushing(false) {
+            let flush = Command::new(FLUSH, NamespaceId::FIRST, Operation::Flush);
+            if drive.submit(now, flush).is_ok() {
+                self.phase = Phase::Flushing(true);
+            }
+        }
+        if matches!(self.phase, Phase::Flushing(_) | Phase::Closing) {
+            drive.poll(now, &mut ended);
+            while let Some(Completion { status, .. }) = ended.pop() {
+                if !status.is_success() {
+                    self.close_error = Some(format!("the last flush failed: {status}"));
+                }
+                self.phase = Phase::Closing;
+                drive.close(now);
+            }
+        }
+        self.scratch = ended;
+    }
+
+    fn deliver(&mut self, mut completion: Completion) {
+        let key = Key::of_command(completion.id).expect("the pool returns identifiers that it was given");
+        let Flight { user, id } = self.flights.remove(key);
+        completion.id = id;
+        // A user that is gone is not interested.
+        if let Some(user) = self.users.get_mut(&user) {
+            user.outstanding -= 1;
+            user.completions.push(completion);
+        }
+    }
+
+    fn on_event(&mut self, event: PoolEvent) {
+        if event == PoolEvent::ReadOnly {
+            let drive = self.directory.drive();
+            self.warnings.push_back(format!(
+                "both copies of the pool's log on {drive} have failed: its namespaces can be read, and writes that need a \
+                 new stripe group fail"
+            ));
+        }
+        self.pending.on_event(event);
+    }
+
+    /// When to poll, unless the ring wakes the caller before.
+    pub(super) fn next_timeout(&self) -> Option<Instant> {
+        match self.phase {
+            Phase::Open | Phase::Quiescing => self.device.next_timeout(),
+            Phase::Flushing(false) => Some(Instant::ZERO),
+            Phase::Flushing(true) | Phase::Closing => self.device.drive().next_timeout(),
+        }
+    }
+
+    /// A user closes its namespace, with no command outstanding. The last one closes the pool.
+    pub(super) fn close_user(&mut self, now: Instant, id: UserId) {
+        self.user_mut(id).is_closing = true;
+        if self.users.values().all(|user| user.is_closing) {
+            self.close(now);
+        }
+    }
+
+    /// Begins to close the pool, of which no namespace is in use.
+    pub(super) fn close(&mut self, now: Instant) {
+        if self.phase == Phase::Open {
+            self.phase = Phase::Quiescing;
+            self.poll(now);
+        }
+    }
+
+    /// Whether a user that has closed its namespace can leave: the last one waits for the pool.
+    pub(super) fn is_user_closed(&self, id: UserId) -> bool {
+        self.users[&id].is_closing && (self.phase == Phase::Open || self.is_closed())
+    }
+
+    pub(super) fn is_closed(&self) -> bool {
+        self.phase == Phase::Closing && self.device.drive().is_closed()
+    }
+
+    /// What could not be made durable.
+    pub(super) fn close_error(&self) -> Option<String> {
+        self.close_error.clone().or_else(|| self.device.drive().close_error())
+    }
+
+    pub(super) fn take_warning(&mut self) -> Option<String> {
+        if let Some(warning) = self.warnings.pop_front() {
+            return Some(warning);
+        }
+        let warning = self.device.drive_mut().take_warning()?;
+        Some(format!("drive {} of the pool: {warning}", self.directory.drive()))
+    }
+
+    /// The error for a pool that is closing.
+    pub(super) fn closing_error(&self) -> DriveError {
+        DriveError::in_use(
+            format!("the pool in {} is being closed", self.directory.path().display()),
+            "try again in a moment",
+        )
+    }
+}
