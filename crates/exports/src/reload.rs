@@ -389,6 +389,20 @@ mod tests {
     }
 
     #[test]
+    fn namespaces_of_a_pool_come_and_go_and_are_served_once() {
+        let named = |name: &str| format!("[[subsystem.namespace]]\npool = \"p\"\nname = \"{name}\"\n");
+        let (old, new) = (subsystem("a", &named("db")), subsystem("a", &named("db")) + &subsystem("b", &named("log")));
+        assert_eq!(lines(&old, &old), Vec::<String>::new());
+        assert_eq!(lines(&old, &new), ["subsystem nqn.2026-01.io.zonda:b added"]);
+        assert_eq!(lines(&new, &old), ["subsystem nqn.2026-01.io.zonda:b removed"]);
+        let moved = error(&new, &(subsystem("a", &named("db")) + &subsystem("c", &named("log"))));
+        assert!(moved.message.contains("p:log is already namespace 1 of subsystem"), "{moved}");
+        let other = error(&old, &subsystem("a", &named("log")));
+        assert!(other.message.contains("namespace 1 has another drive"), "{other}");
+        assert_eq!(other.help, "give it another id, or restart the server");
+    }
+
+    #[test]
     fn a_volume_is_neither_added_nor_removed() {
         let volume = "[[subsystem.namespace]]\nvolume = \"v\"\n";
         let (without, with) = (subsystem("a", &image("x")), subsystem("a", &(image("x") + volume)));

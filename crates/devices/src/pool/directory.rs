@@ -74,8 +74,10 @@ pub(super) struct PoolDirectory {
     file: PoolFile,
     id: PoolId,
     /// Files are saved there, even if the path names another directory by then. `None` if it is
-    /// open read-only and has no lock.
+    /// open read-only.
     lock: Option<Lock>,
+    /// The lock file, if it is open read-only and has one.
+    _read_lock: Option<File>,
     /// Directories that were created for a new pool, the deepest one first.
     made: Vec<PathBuf>,
     /// `None` if the directory is open read-only.
@@ -110,8 +112,16 @@ impl PoolDirectory {
         let drive = place_in(path, drive).with_credentials(path, credentials);
         let file = PoolFile { format: FORMAT, pool, state: Some(FileState::Creating), epoch: None, owner: None, drive };
         let id = id_of(path, &file)?;
-        let mut directory =
-            PoolDirectory { path: path.to_owned(), file, id, lock: Some(lock), made, owner: None, was_interrupted };
+        let mut directory = PoolDirectory {
+            path: path.to_owned(),
+            file,
+            id,
+            lock: Some(lock),
+            _read_lock: None,
+            made,
+            owner: None,
+            was_interrupted,
+        };
         directory.become_owner()?;
         Ok(directory)
     }
@@ -127,11 +137,16 @@ impl PoolDirectory {
         Ok(directory)
     }
 
-    /// Opens the directory read-only: nothing is written, and nothing is locked. The lock of the
-    /// drive still excludes programs that write.
+    /// Opens the directory read-only: nothing is written, not even a missing lock file.
     pub(super) fn open_read_only(path: &Path) -> Result<PoolDirectory, DriveError> {
         must_be_pool(path)?;
-        PoolDirectory::complete(path, None)
+        let lock = match File::open(&path.join(LOCK_FILE), FileOptions::read_only()) {
+            Ok(file) if file.lock().map_err(|error| cannot_lock(path, &error))? => Some(file),
+            Ok(_) => return Err(in_use(path)),
+            Err(error) if error.kind() == ErrorKind::NotFound => None,
+            Err(error) => return Err(cannot_lock(path, &error)),
+        };
+        Ok(PoolDirectory { _read_lock: lock, ..PoolDirectory::complete(path, None)? })
     }
 
     fn complete(path: &Path, lock: Option<Lock>) -> Result<PoolDirectory, DriveError> {
@@ -144,7 +159,16 @@ impl PoolDirectory {
         }
         let id = id_of(path, &file)?;
         let path = path.to_owned();
-        Ok(PoolDirectory { path, file, id, lock, made: Vec::new(), owner: None, was_interrupted: false })
+        Ok(PoolDirectory {
+            path,
+            file,
+            id,
+            lock,
+            _read_lock: None,
+            made: Vec::new(),
+            owner: None,
+            was_interrupted: false,
+        })
     }
 
     fn become_owner(&mut self) -> Result<(), DriveError> {
@@ -257,12 +281,7 @@ impl PoolDirectory {
 
 impl Lock {
     fn acquire(path: &Path) -> Result<Lock, DriveError> {
-        let cannot = |error: io::Error| {
-            DriveError::new(
-                format!("cannot lock the pool in {}: {error}", path.display()),
-                "check the permissions of the directory",
-            )
-        };
+        let cannot = |error: io::Error| cannot_lock(path, &error);
         let options = FileOptions { create: true, ..FileOptions::read_write() };
         let file = File::open(&path.join(LOCK_FILE), options).map_err(cannot)?;
         let directory = OpenDirectory::open(path).map_err(cannot)?;
@@ -271,6 +290,13 @@ impl Lock {
         }
         Ok(Lock { directory, _file: file })
     }
+}
+
+fn cannot_lock(path: &Path, error: &io::Error) -> DriveError {
+    DriveError::new(
+        format!("cannot lock the pool in {}: {error}", path.display()),
+        "check the permissions of the directory",
+    )
 }
 
 /// The pool is used by another program.

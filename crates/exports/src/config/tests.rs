@@ -199,7 +199,7 @@ fn each_error_has_its_position() {
         ("[[subsystem]]\nnqn = \"nqn.a\"\n".to_owned(), "this subsystem has no namespace", "[[subsystem]]"),
         (twice, "duplicate NQN", "\"nqn.2026-01.io.zonda:a\""),
         (same_image, "this image is already used by another namespace", "\"a\""),
-        (both, "a namespace needs exactly one of image, volume and memory", "[[subsystem.namespace]]"),
+        (both, "a namespace needs exactly one of image, volume, pool and memory", "[[subsystem.namespace]]"),
         (
             format!("{ONE}[[subsystem.namespace]]\nvolume = \"v\"\ntiming = \"profile\"\n"),
             "timing = \"profile\" is not supported for a volume",
@@ -277,4 +277,40 @@ fn an_error_in_a_profile_has_its_position_in_that_file() {
     let error = ServerPlan::parse(&text, &context).expect_err("three dies of four");
     let ErrorSource::Profile { path, text } = &error.source else { panic!("not about the profile: {error}") };
     assert_eq!((path.as_str(), &text[error.error.span.expect("a place")]), ("p.toml", "3"));
+}
+
+#[test]
+fn several_subsystems_use_one_pool_and_each_of_its_namespaces_once() {
+    let table = |pool: &str, rest: &str| format!("[[subsystem.namespace]]\npool = \"{pool}\"\n{rest}\n");
+    let named = |name: &str| table("p", &format!("name = \"{name}\""));
+    let other = "[[subsystem]]\nnqn = \"nqn.2026-01.io.zonda:b\"\n";
+    let plan = parse(&format!("{ONE}{}{other}{}", named("db"), named("log"))).expect("a valid file");
+    assert_eq!(plan.pools(), [Path::new("/etc/zonda/p")]);
+    let of = |subsystem: usize, namespace: usize| &plan.subsystems[subsystem].namespaces[namespace].source;
+    for (source, expected) in [(of(0, 1), "db"), (of(1, 0), "log")] {
+        assert!(matches!(source, Source::Pool { name, .. } if name == expected), "{source:?}");
+    }
+    for (text, message, place) in [
+        (format!("{}{}", named("db"), named("db")), "this namespace of the pool is already used", "\"db\""),
+        (table("p", ""), "a namespace of a pool needs its name", "\"p\""),
+        (
+            table("p", "name = \"db\"\nscheduler = \"ezns\""),
+            "a scheduler is not supported for a namespace of a pool",
+            "\"ezns\"",
+        ),
+        (
+            table("p", "name = \"db\"\ntiming = \"profile\""),
+            "timing = \"profile\" is not supported for a namespace of a pool",
+            "\"p\"",
+        ),
+        (table("p", "name = \"db\"\nread_only = true"), "the pool /etc/zonda/p cannot be served read-only", "true"),
+        (
+            "[[subsystem.namespace]]\nmemory = { profile = \"tiny\" }\nname = \"db\"\n".to_owned(),
+            "no pool is given",
+            "\"db\"",
+        ),
+    ] {
+        let (found, at) = mistake(&format!("{ONE}{text}"));
+        assert!(found.contains(message) && at == place, "{text}: {found} at {at}");
+    }
 }

@@ -25,14 +25,14 @@ pub(super) fn pool(report: &PoolReport, directory: &Path, screen: Screen) -> Str
     let per_zone = units::counted(u64::from(report.zones_per_vzone), "zone");
     text += &format!("  zones      {} each, on {per_zone} of the drive\n", units::bytes(report.zone_capacity_bytes));
     text += &format!(
-        "  space      {} of {} for namespaces in use, {} free\n",
+        "  space      {} of {} allocated to namespaces, {} free\n",
         units::bytes(report.promised_zones * zone_bytes),
         units::bytes(report.usable_zones * zone_bytes),
         units::bytes(free * zone_bytes),
     );
     text += &format!(
-        "  active     {} essential, {}; stripe groups of at most {}\n",
-        units::counted(u64::from(report.essential_zones), "zone"),
+        "  active     {}, {}; stripe groups of at most {}\n",
+        units::counted(u64::from(report.essential_zones), "essential zone"),
         units::counted(u64::from(report.spare_zones), "spare"),
         units::counted(u64::from(report.width_max), "zone"),
     );

@@ -288,7 +288,7 @@ fn socket_of_server(directory: &Path) -> Result<Option<PathBuf>, Failure> {
     }
 }
 
-pub(super) fn ring() -> Result<Ring, Failure> {
+pub(crate) fn ring() -> Result<Ring, Failure> {
     Ring::new(RingOptions::default()).map_err(|error| {
         Failure::broken(format!("cannot create the event loop: {error}"), "check the limit on open files (ulimit -n)")
     })
