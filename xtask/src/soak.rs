@@ -31,7 +31,7 @@ const KILL_CALLS: [&[&str]; 7] = [
 /// Minimum number of seconds of a fuzzer.
 const FUZZ_SECONDS_MIN: u64 = 10;
 /// Kinds of simulated scenarios.
-const KINDS: [&str; 5] = ["drive", "network", "files", "volumes", "images"];
+const KINDS: [&str; 6] = ["drive", "network", "files", "volumes", "images", "elastic"];
 /// Share of the remaining time of each campaign, in percent.
 const SHARES: [(&str, u32); 5] =
     [("long tests", 30), ("simulations", 30), ("fuzzers", 15), ("kills", 10), ("mutants", 15)];

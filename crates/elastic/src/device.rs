@@ -4,6 +4,7 @@ use zonda_zoned::{
     Command, CompletionQueue, Duration, Instant, NamespaceId, Namespaces, PayloadKind, QueueFull, ZonedDevice,
 };
 
+use crate::bug::Seeded;
 use crate::machine::{AdminError, NamespaceConfig, Pool, PoolEvent};
 use crate::start::{Goal, Start, StartError};
 
@@ -31,8 +32,12 @@ enum State {
 impl<D: ZonedDevice> ElasticDevice<D> {
     /// Starts a pool on the first namespace of a drive that keeps contents of this kind.
     pub fn new(drive: D, goal: Goal, kind: PayloadKind) -> ElasticDevice<D> {
+        ElasticDevice::seeded(drive, goal, kind, Seeded::NONE)
+    }
+
+    pub(crate) fn seeded(drive: D, goal: Goal, kind: PayloadKind, bug: Seeded) -> ElasticDevice<D> {
         let namespace = NamespaceId::FIRST;
-        let start = Start::new(goal, drive.geometry(namespace).clone(), namespace, kind);
+        let start = Start::seeded(goal, drive.geometry(namespace).clone(), namespace, kind, bug);
         ElasticDevice {
             drive,
             state: State::Starting(Box::new(start)),

@@ -21,6 +21,7 @@
 #![forbid(unsafe_code)]
 
 mod balloon;
+mod bug;
 mod device;
 mod format;
 mod group;
@@ -30,6 +31,8 @@ mod machine;
 mod payload;
 mod shape;
 mod start;
+#[cfg(any(test, feature = "testing"))]
+pub mod testing;
 #[cfg(test)]
 mod tests;
 mod vzone;

@@ -8,6 +8,7 @@
 
 use std::collections::VecDeque;
 
+use crate::bug::{Seeded, SeededBug};
 use crate::format::{Body, LogBlock, PoolId, Record, capacity_of};
 use crate::limits::{LOG_COPIES, LOG_ZONES};
 
@@ -38,6 +39,7 @@ pub(crate) struct Log {
     batch: Option<Batch>,
     effects: VecDeque<LogEffect>,
     durable: VecDeque<(Ticket, bool)>,
+    bug: Seeded,
 }
 
 /// One copy.
@@ -107,6 +109,7 @@ impl Log {
         zone_blocks: u64,
         sequence: u64,
         ends: [CopyEnd; LOG_COPIES],
+        bug: Seeded,
     ) -> Log {
         let copies = [0, 1].map(|copy: usize| LogCopy {
             slots: slots_of(copy),
@@ -128,6 +131,7 @@ impl Log {
             batch: None,
             effects: VecDeque::new(),
             durable: VecDeque::new(),
+            bug,
         }
     }
 
@@ -217,7 +221,9 @@ impl Log {
                 }
             }
             Step::Write => {
-                for (index, copy) in self.copies.iter_mut().enumerate().filter(|(_, copy)| !copy.has_failed()) {
+                let is_single = self.bug.has(SeededBug::SingleCopy);
+                let working = self.copies.iter_mut().enumerate().filter(|(_, copy)| !copy.has_failed());
+                for (index, copy) in working.take(if is_single { 1 } else { LOG_COPIES }) {
                     let (zone, generation) = (copy.slots[copy.current], copy.generation);
                     let block = LogBlock::seal(
                         self.pool,
@@ -320,6 +326,9 @@ impl Log {
                     return;
                 }
                 batch.step = Step::Flush;
+                if self.bug.has(SeededBug::UnflushedRecord) {
+                    return self.end_batch(true);
+                }
                 self.start_step();
             }
             Step::Flush => {

@@ -14,7 +14,7 @@ use zonda_config::ConfigError;
 use crate::options::{Options, ScenarioKind, bug_by_name, bug_name};
 use crate::outcome::{FailureKind, Outcome};
 use crate::scenario::{
-    DriveScenario, FilesScenario, ImagesScenario, NetworkScenario, RunText, Scenario, ScenarioText, VolumesScenario,
+    DriveScenario, ElasticScenario, FilesScenario, ImagesScenario, NetworkScenario, RunText, Scenario, ScenarioText, VolumesScenario,
 };
 use crate::shrink::Shrunk;
 use crate::simulate::{AnySimulation, event_trace_of, run_twice};
@@ -73,6 +73,7 @@ struct EntryText {
     files: Option<FilesScenario>,
     volumes: Option<VolumesScenario>,
     images: Option<ImagesScenario>,
+    elastic: Option<ElasticScenario>,
 }
 
 fn one() -> u64 {
@@ -146,8 +147,8 @@ impl BugbaseEntry {
         }
         let entry: EntryText = zonda_config::parse(text)?;
         let (seed, options, kind) = entry.header()?;
-        let EntryText { failure, note, run, drive, network, files, volumes, images, .. } = entry;
-        let scenario = Scenario::of_text(ScenarioText { run, drive, network, files, volumes, images })?;
+        let EntryText { failure, note, run, drive, network, files, volumes, images, elastic, .. } = entry;
+        let scenario = Scenario::of_text(ScenarioText { run, drive, network, files, volumes, images, elastic })?;
         let (stated, actual) = (options.scenario_of(seed), scenario.kind());
         if stated != actual {
             let message = format!(

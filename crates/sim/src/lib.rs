@@ -2,7 +2,7 @@
 //!
 //! A 64-bit seed generates a scenario: a small random drive, layers over it, a host with a mix of
 //! commands, and injected faults; or hosts that reach such drives over a network; or clients of a
-//! file store on one; or a redundant volume over several of them; or a file-backed drive image. A
+//! file store on one; or a redundant volume over several of them; or a file-backed drive image; or tenants of a pool. A
 //! run compares every completion with the oracle, cuts power between any two events, and checks the
 //! state after power-on against a ledger of its own. Injected faults stay within what the layers
 //! below guarantee, so that every loss is a bug. Every run is made twice, and both must be
@@ -20,6 +20,7 @@
 mod bugbase;
 mod check;
 mod drive;
+mod elastic;
 mod event_trace;
 mod files;
 mod hash;
@@ -46,6 +47,8 @@ pub use outcome::{Failure, FailureKind, Outcome};
 pub use scenario::Scenario;
 pub use shrink::{Shrunk, shrink};
 pub use simulate::{drive_profile, event_trace, run};
+#[doc(hidden)]
+pub use zonda_elastic::testing::SeededBug as ElasticBug;
 #[doc(hidden)]
 pub use zonda_files::SeededBug as FilesBug;
 #[doc(hidden)]

@@ -4,6 +4,7 @@ use std::collections::BTreeSet;
 use std::fmt;
 use std::str::FromStr;
 
+use zonda_elastic::testing::SeededBug as ElasticBug;
 use zonda_files::SeededBug as FilesBug;
 use zonda_image::testing::SeededBug as ImageBug;
 use zonda_raid::SeededBug as VolumesBug;
@@ -12,15 +13,17 @@ use zonda_ssd::SeededBug;
 use crate::network::NetworkBug;
 
 /// With all kinds of scenarios, the remainder of the seed by this divisor selects the kind.
-const KINDS_SHARE: u64 = 5;
+const KINDS_SHARE: u64 = 6;
 /// The remainder that selects a network.
 const NETWORK_REMAINDER: u64 = 0;
 /// The remainder that selects a file store.
 const FILES_REMAINDER: u64 = 2;
 /// The remainder that selects a volume.
 const VOLUMES_REMAINDER: u64 = 3;
-/// The remainder that selects an image; the others select a drive.
+/// The remainder that selects an image.
 const IMAGES_REMAINDER: u64 = 4;
+/// The remainder that selects a pool; the others select a drive.
+const ELASTIC_REMAINDER: u64 = 5;
 
 /// How much is simulated.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
@@ -37,7 +40,7 @@ pub enum Mode {
 }
 
 /// The kind of scenario: a drive with layers, hosts that reach drives over a network, a file store,
-/// a volume, or an image.
+/// a volume, an image, or a pool.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum ScenarioKind {
     /// One host on one drive.
@@ -51,7 +54,9 @@ pub enum ScenarioKind {
     Volumes,
     /// A file-backed drive image.
     Images,
-    /// All kinds: of five consecutive seeds one of each kind.
+    /// Tenants of a pool on a drive.
+    Elastic,
+    /// All kinds: of six consecutive seeds one of each kind.
     All,
 }
 
@@ -68,6 +73,8 @@ pub enum Bug {
     Volumes(VolumesBug),
     /// In the image; only image scenarios are generated.
     Images(ImageBug),
+    /// In the pool; only pool scenarios are generated.
+    Elastic(ElasticBug),
 }
 
 /// A part of a scenario that can be left out, to reduce a failure to a minimal scenario.
@@ -159,6 +166,10 @@ pub enum Part {
     FullDisk,
     /// Truncated files of an image.
     Truncation,
+    /// A scheduler between a pool and its drive.
+    Scheduler,
+    /// Namespaces of a pool that are created, resized and deleted.
+    NamespaceChanges,
 }
 
 /// Options of a run besides its seed. The default is a swarm run with every part.
@@ -205,7 +216,7 @@ impl Mode {
 
 impl Part {
     /// Every part, with its name.
-    pub const ALL: [(&'static str, Part); 43] = [
+    pub const ALL: [(&'static str, Part); 45] = [
         ("faults", Part::Faults),
         ("delays", Part::Delays),
         ("trace", Part::Trace),
@@ -249,6 +260,8 @@ impl Part {
         ("interrupted-opens", Part::CutOpenings),
         ("full-disk", Part::FullDisk),
         ("truncation", Part::Truncation),
+        ("schedulers", Part::Scheduler),
+        ("namespace-changes", Part::NamespaceChanges),
     ];
 
     /// Former names, which are still accepted: stored scenarios have them.
@@ -267,20 +280,23 @@ impl Part {
 
     /// Whether scenarios of a kind can have this part.
     pub(crate) fn is_in(self, kind: ScenarioKind) -> bool {
-        use ScenarioKind::{Drive, Files, Images, Network, Volumes};
+        use ScenarioKind::{Drive, Elastic, Files, Images, Network, Volumes};
         let kinds: &[ScenarioKind] = match self {
-            Part::Faults | Part::PowerLoss => &[Drive, Network, Files, Volumes, Images],
-            Part::Mix => &[Drive, Network, Files, Volumes],
-            Part::Delays | Part::Pauses => &[Drive, Network, Files],
+            Part::Faults | Part::PowerLoss => &[Drive, Network, Files, Volumes, Images, Elastic],
+            Part::Mix => &[Drive, Network, Files, Volumes, Elastic],
+            Part::Delays | Part::Pauses => &[Drive, Network, Files, Elastic],
             Part::Zrwa => &[Drive, Network, Images],
-            Part::Degradation => &[Drive, Files, Volumes, Images],
+            Part::Degradation => &[Drive, Files, Volumes, Images, Elastic],
             Part::Trace => &[Drive, Files],
             Part::Conventional => &[Drive, Files, Images],
             Part::Slice | Part::Bytes => &[Drive],
-            Part::Deaths => &[Network, Files, Volumes, Images],
+            Part::Deaths => &[Network, Files, Volumes, Images, Elastic],
             Part::Reservations => &[Network, Images],
             Part::Rot | Part::OldCopies => &[Volumes, Images],
-            Part::CutOpenings | Part::FullDisk | Part::Truncation => &[Images],
+            Part::CutOpenings => &[Images, Elastic],
+            Part::FullDisk | Part::Truncation => &[Images],
+            Part::Scheduler | Part::NamespaceChanges => &[Elastic],
+            Part::Caches => &[Volumes, Elastic],
             Part::Cuts
             | Part::Blackholes
             | Part::Stalls
@@ -289,14 +305,13 @@ impl Part {
             | Part::Digests
             | Part::Authentication => &[Network],
             Part::Migration => &[Files],
-            Part::Flushes => &[Files, Volumes],
+            Part::Flushes => &[Files, Volumes, Elastic],
             Part::Trims
             | Part::MemberLosses
             | Part::Absences
             | Part::Rebuilds
             | Part::Scrubs
             | Part::SlowMembers
-            | Part::Caches
             | Part::BeyondTolerance
             | Part::SplitBrain
             | Part::LongPauses
@@ -313,12 +328,13 @@ impl Part {
 
 impl ScenarioKind {
     /// Every kind, with its name.
-    pub const ALL: [(&'static str, ScenarioKind); 6] = [
+    pub const ALL: [(&'static str, ScenarioKind); 7] = [
         ("drive", ScenarioKind::Drive),
         ("network", ScenarioKind::Network),
         ("files", ScenarioKind::Files),
         ("volumes", ScenarioKind::Volumes),
         ("images", ScenarioKind::Images),
+        ("elastic", ScenarioKind::Elastic),
         ("all", ScenarioKind::All),
     ];
     /// The former name of `all`, still accepted.
@@ -372,6 +388,12 @@ impl From<ImageBug> for Bug {
     }
 }
 
+impl From<ElasticBug> for Bug {
+    fn from(bug: ElasticBug) -> Bug {
+        Bug::Elastic(bug)
+    }
+}
+
 impl FromStr for Mode {
     type Err = UnknownName;
 
@@ -399,7 +421,8 @@ pub fn bugs() -> Vec<(&'static str, Bug)> {
     let of_files = FilesBug::ALL.iter().map(|(name, bug)| (*name, Bug::Files(*bug)));
     let of_volumes = VolumesBug::ALL.iter().map(|(name, bug)| (*name, Bug::Volumes(*bug)));
     let of_images = ImageBug::ALL.iter().map(|(name, bug)| (*name, Bug::Images(*bug)));
-    of_drives.chain(of_networks).chain(of_files).chain(of_volumes).chain(of_images).collect()
+    let of_pools = ElasticBug::ALL.iter().map(|(name, bug)| (*name, Bug::Elastic(*bug)));
+    of_drives.chain(of_networks).chain(of_files).chain(of_volumes).chain(of_images).chain(of_pools).collect()
 }
 
 /// The seeded bug of this name.
@@ -459,12 +482,14 @@ impl Options {
             (Some(Bug::Files(_)), _) => ScenarioKind::Files,
             (Some(Bug::Volumes(_)), _) => ScenarioKind::Volumes,
             (Some(Bug::Images(_)), _) => ScenarioKind::Images,
+            (Some(Bug::Elastic(_)), _) => ScenarioKind::Elastic,
             _ if self.mode != Mode::Swarm => ScenarioKind::Drive,
             (None, ScenarioKind::All) => match seed % KINDS_SHARE {
                 NETWORK_REMAINDER => ScenarioKind::Network,
                 FILES_REMAINDER => ScenarioKind::Files,
                 VOLUMES_REMAINDER => ScenarioKind::Volumes,
                 IMAGES_REMAINDER => ScenarioKind::Images,
+                ELASTIC_REMAINDER => ScenarioKind::Elastic,
                 _ => ScenarioKind::Drive,
             },
             (None, kind) => kind,
@@ -557,10 +582,11 @@ mod tests {
         let expected = "zonda sim 7 --swarm --bug torn-block --commands 40 --queue-depth 2 --without faults,slice";
         assert_eq!(options.replay_command(7), expected);
         let all = Options::of_scenario(ScenarioKind::All);
-        assert_eq!(all.replay_command(5), "zonda sim 5 --swarm --scenario network");
-        assert_eq!(all.replay_command(6), "zonda sim 6 --swarm");
-        assert_eq!(all.replay_command(7), "zonda sim 7 --swarm --scenario files");
-        assert_eq!(all.replay_command(8), "zonda sim 8 --swarm --scenario volumes");
-        assert_eq!(all.replay_command(9), "zonda sim 9 --swarm --scenario images");
+        assert_eq!(all.replay_command(6), "zonda sim 6 --swarm --scenario network");
+        assert_eq!(all.replay_command(7), "zonda sim 7 --swarm");
+        assert_eq!(all.replay_command(8), "zonda sim 8 --swarm --scenario files");
+        assert_eq!(all.replay_command(9), "zonda sim 9 --swarm --scenario volumes");
+        assert_eq!(all.replay_command(10), "zonda sim 10 --swarm --scenario images");
+        assert_eq!(all.replay_command(11), "zonda sim 11 --swarm --scenario elastic");
     }
 }

@@ -4,6 +4,7 @@ use std::panic::{AssertUnwindSafe, catch_unwind};
 
 use zonda_zoned::Instant;
 
+use crate::elastic::{ElasticRun, ElasticSimulation, describe as describe_pool};
 use crate::event_trace::{EventTrace, compose, describe};
 use crate::files::{FilesRun, FilesSimulation, describe as describe_files};
 use crate::images::{ImagesRun, ImagesSimulation, describe as describe_image};
@@ -76,6 +77,7 @@ pub(crate) fn event_trace_of(seed: u64, simulation: &AnySimulation, options: &Op
         AnySimulation::Files(simulation) => describe_files(simulation),
         AnySimulation::Volumes(simulation) => describe_volume(simulation),
         AnySimulation::Images(simulation) => describe_image(simulation),
+        AnySimulation::Elastic(simulation) => describe_pool(simulation),
     };
     compose(&description, replay, &outcome, &lines)
 }
@@ -86,6 +88,7 @@ pub(crate) fn event_trace_of(seed: u64, simulation: &AnySimulation, options: &Op
 pub fn drive_profile(seed: u64, options: &Options) -> String {
     match options.scenario_of(seed) {
         ScenarioKind::Files => FilesSimulation::new(seed, options).profile_text,
+        ScenarioKind::Elastic => ElasticSimulation::new(seed, options).profile_text,
         _ => Simulation::new(seed, options).profile_text,
     }
 }
@@ -98,6 +101,7 @@ pub(crate) enum AnySimulation {
     Files(Box<FilesSimulation>),
     Volumes(Box<VolumesSimulation>),
     Images(Box<ImagesSimulation>),
+    Elastic(Box<ElasticSimulation>),
 }
 
 impl AnySimulation {
@@ -107,6 +111,7 @@ impl AnySimulation {
             ScenarioKind::Files => AnySimulation::Files(Box::new(FilesSimulation::new(seed, options))),
             ScenarioKind::Volumes => AnySimulation::Volumes(Box::new(VolumesSimulation::new(seed, options))),
             ScenarioKind::Images => AnySimulation::Images(Box::new(ImagesSimulation::new(seed, options))),
+            ScenarioKind::Elastic => AnySimulation::Elastic(Box::new(ElasticSimulation::new(seed, options))),
             _ => AnySimulation::Drive(Box::new(Simulation::new(seed, options))),
         }
     }
@@ -143,6 +148,11 @@ pub(crate) fn run_once(
         }
         AnySimulation::Images(simulation) => {
             let mut run = ImagesRun::new(simulation, options, trace);
+            let error = caught(|| run.run());
+            finish(run.outcome(seed), error, run.now, &mut run.trace)
+        }
+        AnySimulation::Elastic(simulation) => {
+            let mut run = ElasticRun::new(simulation, options, trace);
             let error = caught(|| run.run());
             finish(run.outcome(seed), error, run.now, &mut run.trace)
         }

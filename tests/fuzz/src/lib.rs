@@ -27,6 +27,7 @@ mod nbd;
 mod operations;
 mod pages;
 mod pdu;
+mod pool;
 mod shapes;
 mod target;
 mod volume;
@@ -63,6 +64,7 @@ pub const BODIES: &[Body] = &[
     Body { name: "pages", run: pages::run, seeds: pages::seeds, input_bytes_max: 16384 },
     Body { name: "pdu_controller", run: pdu::run_controller, seeds: pdu::seeds_controller, input_bytes_max: 8192 },
     Body { name: "pdu_host", run: pdu::run_host, seeds: pdu::seeds_host, input_bytes_max: 8192 },
+    Body { name: "pool", run: pool::run, seeds: pool::seeds, input_bytes_max: 1024 },
     Body { name: "target", run: target::run, seeds: target::seeds, input_bytes_max: 4096 },
     Body { name: "volume", run: volume::run, seeds: volume::seeds, input_bytes_max: 1024 },
 ];

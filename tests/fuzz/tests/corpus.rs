@@ -71,6 +71,7 @@ replays!(
     pages,
     pdu_controller,
     pdu_host,
+    pool,
     target,
     volume,
 );

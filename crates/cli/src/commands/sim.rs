@@ -16,7 +16,7 @@ use crate::errors::Failure;
 use crate::output::{Screen, print, print_json};
 use crate::{files, units};
 
-pub(crate) const LONG_ABOUT: &str = "Test the drive model, the NVMe/TCP target, the initiator, the file store, volumes and images with random scenarios.
+pub(crate) const LONG_ABOUT: &str = "Test the drive model, the NVMe/TCP target, the initiator, the file store, volumes, images and pools with random scenarios.
 
 Each seed generates a scenario, of one of these kinds:
 
@@ -25,11 +25,12 @@ Each seed generates a scenario, of one of these kinds:
   files    clients that write, rename and delete files in a store of files on zones (crate files)
   volumes  a host on a redundant volume over drives that fail, corrupt data, and are removed and added again
   images   a file-backed drive on a disk that fails, fills up, corrupts data and loses power
+  elastic  tenants of a pool on a drive that fails and loses power, with namespaces that come, grow and go
 
 Every completion is compared with a simple reference model, and every acknowledged write must survive all faults. The same \
 seed generates the same scenario on every machine.
 
-By default, a run of many seeds uses all kinds, each for a fifth of the seeds, and a run of a single seed uses the kind drive. \
+By default, a run of many seeds uses all kinds, each for a sixth of the seeds, and a run of a single seed uses the kind drive. \
 --scenario selects another kind.
 
 FILE.toml is a stored failure, such as those in sim/bugbase, which --shrink writes. It contains the whole scenario, and \
@@ -79,8 +80,8 @@ pub(crate) struct SimArgs {
     #[arg(long, alias = "world", value_name = "KIND", conflicts_with_all = ["lite", "performance"],
           value_parser = PossibleValuesParser::new(ScenarioKind::ALL.map(kind_value)))]
     scenario: Option<String>,
-    /// Inject a bug into the drive, the network, the file store, the volume or the image, to test that
-    /// it is found. An unknown name lists all names
+    /// Inject a bug into the drive, the network, the file store, the volume, the image or the
+    /// pool, to test that it is found. An unknown name lists all names
     #[arg(long, value_name = "NAME", hide_possible_values = true,
           value_parser = PossibleValuesParser::new(bugs().into_iter().map(|(name, _)| name)))]
     bug: Option<String>,

@@ -7,6 +7,8 @@ mod record;
 mod zone_header;
 
 pub use block::BlockError;
+#[cfg(any(test, feature = "testing"))]
+pub use block::fit_checksum;
 pub use log_block::pool_of_log_block;
 pub(crate) use log_block::{Body, LogBlock, capacity_of};
 pub(crate) use record::{GroupRecord, NamespaceRecord, PoolRecord, Record, VZoneRecord};

@@ -7,6 +7,7 @@ use zonda_zoned::zones::ZoneTable;
 use zonda_zoned::{Blocks, Geometry, Instant, NamespaceId, ZoneIndex};
 
 use super::{Namespace, Pool, Record, Waiter};
+use crate::bug::SeededBug;
 use crate::format::NamespaceRecord;
 use crate::limits::{EXTENSION_BYTES_MAX, NAME_BYTES_MAX, NAMESPACES_MAX, WEIGHT_MAX};
 use crate::vzone::VZone;
@@ -147,7 +148,11 @@ impl Pool {
         let needed = u64::from(config.zone_count) * u64::from(self.shape.zones_of(geometry.zone_capacity_blocks));
         self.check_promise(needed)?;
         self.namespaces.insert(id, Namespace::new(record.clone(), geometry));
-        self.record(&Record::Namespace(record), Waiter::Created { namespace: id });
+        let is_early = self.bug.has(SeededBug::EarlyCreation);
+        self.record(&Record::Namespace(record), if is_early { Waiter::Nothing } else { Waiter::Created { namespace: id } });
+        if is_early {
+            self.on_created(id, true);
+        }
         Ok(NamespaceId(id))
     }
 
@@ -311,6 +316,11 @@ impl Pool {
         own.is_leaving = true;
         (0..own.vzones.len() as u32).for_each(|vzone| self.abandon_reclaim(id.0, vzone));
         self.listed.remove(id);
+        if self.bug.has(SeededBug::EarlyDeletion) {
+            self.record(&Record::Deleted { namespace: id.0 }, Waiter::Nothing);
+            self.on_deleted(id.0, true);
+            return Ok(());
+        }
         self.record(&Record::Deleted { namespace: id.0 }, Waiter::Deleted { namespace: id.0 });
         Ok(())
     }
@@ -322,6 +332,10 @@ impl Pool {
         let own = &self.namespaces[&namespace];
         let used = own.vzones.iter().enumerate().filter(|(_, vzone)| !vzone.groups.is_empty());
         let used: Vec<u32> = used.map(|(index, _)| index as u32).collect();
+        if self.bug.has(SeededBug::ForgottenDeletion) {
+            self.namespaces.get_mut(&namespace).expect("it is being deleted").vzones.clear();
+            return self.on_vzone_left(namespace);
+        }
         if used.is_empty() {
             self.on_vzone_left(namespace);
         }

@@ -5,6 +5,7 @@ use zonda_zoned::{Origin, Status};
 
 use super::{Op, Pool, Record, Waiter};
 use crate::balloon::Grant;
+use crate::bug::SeededBug;
 use crate::format::Reservation;
 use crate::group::Group;
 use crate::vzone::Held;
@@ -129,12 +130,13 @@ impl Pool {
         let width_min = self.balloon.share(namespace).width_min;
         let stripe_blocks = self.shape.stripe_blocks(grant.width, width_min);
         let blocks_per_zone = self.shape.blocks_per_zone;
+        let is_early = self.bug.has(SeededBug::EarlyGroup);
         let own = self.vzone(namespace, vzone);
         let group = Group::new(zones, stripe_blocks, own.groups_end(), blocks_per_zone);
         let index = own.groups.len();
         own.groups.push(group);
         own.grants.push_back(Held { group: index, grant, is_draining: false });
-        (own.wants_group, own.is_ready) = (false, false);
+        (own.wants_group, own.is_ready) = (false, is_early);
         let generation = own.generation;
         for place in 0..grant.width as usize {
             self.write_owner(namespace, vzone, index, place);

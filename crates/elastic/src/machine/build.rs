@@ -7,6 +7,7 @@ use zonda_zoned::{CompletionQueue, Geometry, Instant, NamespaceId, Namespaces, P
 use super::ending::ResetOf;
 use super::{Namespace, Pool, Record, Waiter};
 use crate::balloon::Balloon;
+use crate::bug::Seeded;
 use crate::format::PoolId;
 use crate::log::Log;
 use crate::payload::BlockFormat;
@@ -24,12 +25,13 @@ pub(crate) struct PoolParts {
     pub(crate) epoch: u64,
     pub(crate) zones: Zones,
     pub(crate) log: Log,
+    pub(crate) bug: Seeded,
 }
 
 impl Pool {
     /// A pool whose first record is its epoch.
     pub(crate) fn from_parts(now: Instant, parts: PoolParts) -> Pool {
-        let PoolParts { id, drive, drive_namespace, kind, shape, epoch, zones, log } = parts;
+        let PoolParts { id, drive, drive_namespace, kind, shape, epoch, zones, log, bug } = parts;
         let format = BlockFormat {
             data_bytes: drive.block_size_bytes as usize,
             metadata_bytes: usize::from(drive.metadata_bytes),
@@ -70,6 +72,7 @@ impl Pool {
             now,
             is_read_only: false,
             scratch: Vec::new(),
+            bug,
         };
         let record = Record::Pool(shape.record(epoch, pool.zones.next_reservation()));
         pool.record(&record, Waiter::Start);

@@ -4,6 +4,7 @@ use zonda_zoned::{Key, Operation, Origin, Status, ZoneAction};
 
 use super::pump::status_of_record;
 use super::{Ending, Op, Pool, Record, Waiter};
+use crate::bug::SeededBug;
 use crate::vzone::{Busy, Held};
 
 /// What a zone that is reset belongs to.
@@ -43,7 +44,9 @@ impl Pool {
     pub(super) fn drain(&mut self, namespace: u32, held: &mut Held) {
         if !std::mem::replace(&mut held.is_draining, true) {
             self.zones.begin_draining(held.grant.width);
-            self.balloon.release(namespace, held.grant);
+            if !self.bug.has(SeededBug::KeptSpares) {
+                self.balloon.release(namespace, held.grant);
+            }
         }
     }
 
@@ -62,6 +65,9 @@ impl Pool {
         let zones = own.groups[held.group].zones().into();
         self.drain(namespace, &mut held);
         let ending = self.endings.insert(Ending { namespace, vzone, zones, outstanding: 0 });
+        if self.bug.has(SeededBug::UnflushedEnd) {
+            return self.on_end_flushed(ending);
+        }
         // A zone that is finished says nothing of what its cache has lost.
         self.issue(Op::EndFlush { ending }, Operation::Flush, Origin::default());
     }
@@ -121,12 +127,13 @@ impl Pool {
             let foreign: Vec<u32> = zones.extract_if(.., |zone| self.zones.reservation(*zone) == 0).collect();
             foreign.into_iter().for_each(|zone| self.zones.set_aside(zone));
         }
+        let is_kept = self.bug.has(SeededBug::KeptExtension);
         let own = self.vzone(namespace, vzone);
         let groups = std::mem::take(&mut own.groups);
         let grants = std::mem::take(&mut own.grants);
         (own.issued, own.written, own.torn) = (0, 0, None);
         (own.is_finished, own.has_failed, own.is_ready, own.is_unmovable) = (false, false, false, false);
-        own.extension = None;
+        own.extension.take_if(|_| !is_kept);
         own.busy = Some(Busy::Reset { host, zones_left: zones.len() as u32, status: Status::Success });
         drop(groups);
         for mut held in grants {
@@ -136,6 +143,10 @@ impl Pool {
             *self.leaving_widths.entry((namespace, vzone)).or_default() += held.grant.width;
         }
         self.leaving_zones.insert((namespace, vzone), zones);
+        if self.bug.has(SeededBug::EarlyReset) {
+            self.record_vzone(namespace, vzone, Waiter::Nothing);
+            return self.on_reset_recorded(namespace, vzone, true);
+        }
         self.record_vzone(namespace, vzone, Waiter::Reset { namespace, vzone });
     }
 

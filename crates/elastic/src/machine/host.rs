@@ -9,6 +9,7 @@ use zonda_zoned::{
 };
 
 use super::{Host, HostResult, Instant, Op, Pool};
+use crate::bug::SeededBug;
 use crate::limits::COMMANDS_MAX;
 use crate::payload::{Assembly, BlockFormat};
 use crate::vzone::{Item, Write};
@@ -184,6 +185,10 @@ impl Pool {
             own.flushes.pop_front();
         }
         for host in ready {
+            if self.bug.has(SeededBug::DryFlush) {
+                self.end_part(host, Status::Success);
+                continue;
+            }
             self.issue(Op::HostFlush { host }, Operation::Flush, Origin::default());
         }
     }

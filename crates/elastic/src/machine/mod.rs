@@ -37,6 +37,7 @@ use zonda_zoned::{
 };
 
 use crate::balloon::{Balloon, Share};
+use crate::bug::Seeded;
 use crate::format::{NamespaceRecord, Owner, PoolId, Record, Reservation};
 use crate::group::Piece;
 use crate::log::{Log, LogEffect, Ticket};
@@ -212,6 +213,7 @@ pub struct Pool {
     /// No record can be written any more.
     is_read_only: bool,
     scratch: Vec<Piece>,
+    bug: Seeded,
 }
 
 impl Pool {

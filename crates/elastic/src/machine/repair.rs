@@ -8,6 +8,7 @@
 use zonda_zoned::{Blocks, Operation, Status};
 
 use super::{Op, Pool, Waiter};
+use crate::bug::SeededBug;
 use crate::limits::HEADER_BLOCKS;
 use crate::vzone::Busy;
 
@@ -36,7 +37,7 @@ impl Pool {
         };
         own.busy = Some(Busy::Repair);
         self.repairs.insert((namespace, vzone), Repair { pointers, outstanding: 0, status: Status::Success });
-        if has_jump {
+        if has_jump && !self.bug.has(SeededBug::UnrecordedJump) {
             self.record_vzone(namespace, vzone, Waiter::Repair { namespace, vzone });
         } else {
             self.fill(namespace, vzone);

@@ -3,6 +3,7 @@
 use zonda_zoned::{Blocks, Key, Operation, Payload, Status, ZoneIndex, ZoneState};
 
 use super::{Op, Pool, Waiter};
+use crate::bug::SeededBug;
 use crate::payload::gather;
 use crate::vzone::{Busy, Item, Write};
 
@@ -104,9 +105,10 @@ impl Pool {
     }
 
     pub(super) fn on_piece_written(&mut self, namespace: u32, vzone: u32, key: Key<Write>, status: Status) {
+        let is_ignored = self.bug.has(SeededBug::ForgottenFailure);
         let write = &mut self.writes[key];
         write.outstanding -= 1;
-        if write.status.is_success() {
+        if write.status.is_success() && !is_ignored {
             write.status = status;
         }
         if write.outstanding == 0 {

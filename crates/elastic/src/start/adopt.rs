@@ -6,6 +6,7 @@ use zonda_zoned::{Blocks, Instant, ZoneAction, ZoneIndex, ZoneState, ZoneTarget}
 
 use super::{Start, StartError, ZoneFound};
 use crate::balloon::Grant;
+use crate::bug::SeededBug;
 use crate::format::{PoolId, Reservation, VZoneRecord};
 use crate::group::Group;
 use crate::limits::{HEADER_BLOCKS, LOG_ZONES};
@@ -26,13 +27,13 @@ impl Start {
         (LOG_ZONES..self.drive.zone_count).for_each(|zone| zones.set(zone, ZoneUse::Free, 0));
         let last = LOG_ZONES as usize / 2 - 1;
         let ends = [CopyEnd { current: last, generation: 0 }; 2];
-        let log = Log::new(id, self.drive.block_size_bytes as usize, self.drive.zone_capacity_blocks.0, 0, ends);
+        let log = Log::new(id, self.drive.block_size_bytes as usize, self.drive.zone_capacity_blocks.0, 0, ends, self.bug);
         Ok(self.pool(now, id, shape, 1, zones, log))
     }
 
     fn pool(&self, now: Instant, id: PoolId, shape: Shape, epoch: u64, zones: Zones, log: Log) -> Pool {
-        let (drive, drive_namespace, kind) = (self.drive.clone(), self.namespace, self.kind);
-        Pool::from_parts(now, PoolParts { id, drive, drive_namespace, kind, shape, epoch, zones, log })
+        let (drive, drive_namespace, kind, bug) = (self.drive.clone(), self.namespace, self.kind, self.bug);
+        Pool::from_parts(now, PoolParts { id, drive, drive_namespace, kind, shape, epoch, zones, log, bug })
     }
 
     pub(super) fn adopt(&mut self, now: Instant) -> Result<Pool, StartError> {
@@ -46,11 +47,15 @@ impl Start {
         let mut to_reset: Vec<u32> = Vec::new();
         let mut mounted: BTreeMap<(u32, u32), VZone> = BTreeMap::new();
         for (key, record) in &found.vzones {
+            let mut all = record.groups.iter().flat_map(|group| &group.zones);
+            if let Some(zone) = all.find(|zone| !(LOG_ZONES..zone_count).contains(zone)) {
+                return Err(StartError::LogDamaged(format!("zone {zone} cannot be in a stripe group")));
+            }
             let capacity = found.namespaces[&record.namespace].zone_capacity_blocks;
             let own = self.mount_vzone(&shape, record, capacity)?;
             for zone in own.groups.iter().flat_map(|group| group.zones()) {
-                if !owned.insert(*zone) || !(LOG_ZONES..zone_count).contains(zone) {
-                    return Err(StartError::LogDamaged(format!("zone {zone} is in two places, or in none")));
+                if !owned.insert(*zone) {
+                    return Err(StartError::LogDamaged(format!("zone {zone} is in two places")));
                 }
                 let number = self.reservation_in(*zone).map_or(0, |reservation| reservation.number);
                 zones.set(*zone, ZoneUse::Group { namespace: key.0, vzone: key.1 }, number);
@@ -64,6 +69,7 @@ impl Start {
                 _ if retired.contains(&zone) => ZoneUse::Retired,
                 ZoneState::Empty => ZoneUse::Free,
                 ZoneState::ReadOnly | ZoneState::Offline => ZoneUse::Retired,
+                _ if self.reservation_in(zone).is_some() && self.bug.has(SeededBug::UnresetZones) => ZoneUse::Free,
                 _ if self.reservation_in(zone).is_some() => {
                     to_reset.push(zone);
                     ZoneUse::Leaving
@@ -73,7 +79,7 @@ impl Start {
             zones.set(zone, to, 0);
         }
         let block_bytes = self.drive.block_size_bytes as usize;
-        let log = Log::new(found.id, block_bytes, self.drive.zone_capacity_blocks.0, found.sequence, found.ends);
+        let log = Log::new(found.id, block_bytes, self.drive.zone_capacity_blocks.0, found.sequence, found.ends, self.bug);
         let mut pool = self.pool(now, found.id, shape, found.pool.epoch + 1, zones, log);
         for record in found.namespaces.values() {
             let geometry = record.geometry(&self.drive);
@@ -119,7 +125,7 @@ impl Start {
         }
         vzone.written = record.written_blocks;
         let (group, stands) = self.first_missing(&vzone.groups);
-        if stands < vzone.written && !vzone.is_offline {
+        if stands < vzone.written && !vzone.is_offline && !self.bug.has(SeededBug::BelievedLength) {
             // The power was lost before the record and the data were flushed: the finish has not ended.
             (vzone.written, vzone.is_finished) = (stands, false);
         }
@@ -180,12 +186,18 @@ impl Start {
     /// Whether zones of a v-zone have lost all that they held. The first block of each was durable
     /// before its group was recorded, so no crash does this.
     fn has_lost_zones(&self, vzone: &VZone) -> bool {
+        if self.bug.has(SeededBug::BelievedEmpty) {
+            return false;
+        }
         let is_lost = |zone: &u32| self.zones[*zone as usize].written == 0;
         vzone.groups.iter().flat_map(|group| group.zones()).any(is_lost)
     }
 
     /// Whether the zones of a v-zone say that they are its own. Zones behind what is written need not.
     fn owners_are_right(&self, record: &VZoneRecord, vzone: &VZone) -> bool {
+        if self.bug.has(SeededBug::IgnoredOwner) {
+            return true;
+        }
         vzone.groups.iter().enumerate().all(|(index, group)| {
             group.zones().iter().enumerate().all(|(place, zone)| {
                 let first = group.blocks().start + place as u64 * group.stripe_blocks();
@@ -232,7 +244,7 @@ impl Start {
         }
         let pointers: Box<[u64]> = group.zones().iter().map(|zone| self.zones[*zone as usize].written).collect();
         let expected = group.pointers_at(vzone.written);
-        if *expected != *pointers {
+        if *expected != *pointers && !self.bug.has(SeededBug::IgnoredTear) {
             vzone.torn = Some(pointers);
         }
     }

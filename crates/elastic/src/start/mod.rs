@@ -14,6 +14,7 @@ use zonda_zoned::{
     ReportFilter, Slab, Status, ZoneIndex, ZoneState,
 };
 
+use crate::bug::Seeded;
 use crate::format::{BlockError, Owner, PoolId, Reservation};
 use crate::limits::{HEADER_BLOCKS, LOG_ZONES};
 use crate::log::slots_of;
@@ -147,6 +148,7 @@ pub struct Start {
     /// Zones whose headers are still to be read.
     to_read: VecDeque<u32>,
     outcome: Option<Result<Pool, StartError>>,
+    bug: Seeded,
 }
 
 impl Start {
@@ -154,6 +156,16 @@ impl Start {
     /// read again.
     #[must_use]
     pub fn new(goal: Goal, drive: Geometry, namespace: NamespaceId, kind: PayloadKind) -> Start {
+        Start::seeded(goal, drive, namespace, kind, Seeded::NONE)
+    }
+
+    pub(crate) fn seeded(
+        goal: Goal,
+        drive: Geometry,
+        namespace: NamespaceId,
+        kind: PayloadKind,
+        bug: Seeded,
+    ) -> Start {
         Start {
             goal,
             drive,
@@ -168,6 +180,7 @@ impl Start {
             headers: BTreeMap::new(),
             to_read: VecDeque::new(),
             outcome: None,
+            bug,
         }
     }
 
@@ -301,7 +314,7 @@ impl Start {
         let is_quiet = self.asked.is_empty() && self.queue.is_empty();
         if self.step == Step::Log && is_quiet {
             let Goal::Mount { id, epoch_min } = self.goal else { unreachable!("a log is read to mount") };
-            match self.log.replay(id, epoch_min) {
+            match self.log.replay(id, epoch_min, self.bug) {
                 Ok(found) => {
                     self.found = Some(Box::new(found));
                     self.step = Step::Headers;

@@ -3,6 +3,7 @@
 use std::collections::BTreeMap;
 
 use super::StartError;
+use crate::bug::{Seeded, SeededBug};
 use crate::format::{BlockError, Body, LogBlock, NamespaceRecord, PoolId, PoolRecord, Record, VZoneRecord};
 use crate::limits::{LOG_COPIES, LOG_ZONES};
 use crate::log::CopyEnd;
@@ -39,7 +40,7 @@ impl LogRead {
     ///
     /// # Errors
     /// If there is no pool, or records are missing from it.
-    pub(crate) fn replay(&self, id: Option<PoolId>, epoch_min: u64) -> Result<Found, StartError> {
+    pub(crate) fn replay(&self, id: Option<PoolId>, epoch_min: u64, bug: Seeded) -> Result<Found, StartError> {
         let id = self.identity(id)?;
         let own: Vec<(Place, &LogBlock)> = self
             .blocks
@@ -56,7 +57,8 @@ impl LogRead {
             .filter(|(_, block)| block.body == Body::Records && block.sequence > covered)
             .map(|(_, block)| (block.sequence, *block))
             .collect();
-        let last = records.keys().next_back().copied().unwrap_or(covered).max(self.last_unreadable(id));
+        let last = records.keys().next_back().copied().unwrap_or(covered);
+        let last = if bug.has(SeededBug::IgnoredTail) { last } else { last.max(self.last_unreadable(id)) };
         if let Some(missing) = (covered + 1..=last).find(|sequence| !records.contains_key(sequence)) {
             return Err(StartError::LogDamaged(format!(
                 "block {missing} of the records (the last is {last}) can be read in neither copy"
@@ -87,7 +89,7 @@ impl LogRead {
         if !has_pool {
             return Err(StartError::LogDamaged("the checkpoint does not describe the pool".to_owned()));
         }
-        if found.pool.epoch < epoch_min {
+        if found.pool.epoch < epoch_min && !bug.has(SeededBug::IgnoredEpoch) {
             return Err(StartError::OldCopy { found: found.pool.epoch, known: epoch_min });
         }
         Ok(found)

@@ -1,11 +1,11 @@
 //! A drive in memory that has a volatile write cache, fails commands, and has a short queue.
 
-use std::collections::VecDeque;
+use std::collections::{BTreeMap, VecDeque};
 
 use zonda_layers::Memory;
 use zonda_zoned::{
     Blocks, Command, CommandId, Completion, CompletionQueue, Geometry, Instant, Lba, NamespaceId, Namespaces,
-    Operation, Outcome, QueueFull, Status, ZoneAction, ZoneIndex, ZoneState, ZoneTarget, ZonedDevice,
+    Operation, Outcome, Payload, QueueFull, Status, ZoneAction, ZoneIndex, ZoneState, ZoneTarget, ZonedDevice,
 };
 
 const MEMORY_BYTES_MAX: u64 = 1 << 26;
@@ -17,6 +17,15 @@ pub(super) struct Fault {
     pub(super) status: Status,
 }
 
+/// What is wrong with a block.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Damage {
+    /// A bit is flipped, and the drive does not notice.
+    Flip,
+    /// It cannot be read.
+    Unreadable,
+}
+
 pub(super) struct TestDrive {
     memory: Memory,
     geometry: Geometry,
@@ -24,6 +33,7 @@ pub(super) struct TestDrive {
     flushed: Vec<u64>,
     ready: VecDeque<Completion>,
     pub(super) faults: Vec<Fault>,
+    pub(super) damaged: BTreeMap<u64, Damage>,
     /// Commands that it accepts at a time.
     pub(super) depth: usize,
     /// Completions until it stops, as if its power were cut.
@@ -38,6 +48,7 @@ impl TestDrive {
             geometry,
             ready: VecDeque::new(),
             faults: Vec::new(),
+            damaged: BTreeMap::new(),
             depth: usize::MAX,
             completions_left: usize::MAX,
         }
@@ -95,6 +106,22 @@ impl TestDrive {
         self.power_cycle();
     }
 
+    fn damage(&self, mut completion: Completion, blocks: std::ops::Range<u64>) -> Completion {
+        let size = self.geometry.block_size_bytes as usize;
+        for (lba, damage) in self.damaged.range(blocks.clone()) {
+            match (&mut completion.outcome, damage) {
+                (_, Damage::Unreadable) => return Completion::of(completion.id, Status::UnrecoveredReadError),
+                (Outcome::Data(Payload::Bytes(buffer)), Damage::Flip) => {
+                    let mut data = buffer.data.to_vec();
+                    data[(lba - blocks.start) as usize * size + 40] ^= 4;
+                    buffer.data = data.into();
+                }
+                _ => {}
+            }
+        }
+        completion
+    }
+
     fn execute(&mut self, operation: Operation) -> Outcome {
         let command = Command::new(CommandId(u64::MAX), NamespaceId::FIRST, operation);
         self.memory.submit(Instant(0), command).expect("one at a time");
@@ -128,9 +155,20 @@ impl ZonedDevice for TestDrive {
             }
             _ => None,
         };
+        let read = match &command.operation {
+            Operation::Read { start, blocks } => Some(start.0..start.0 + blocks.0),
+            _ => None,
+        };
         self.memory.submit(now, command)?;
         let mut ended = CompletionQueue::new();
         self.memory.poll(now, &mut ended);
+        if let Some(blocks) = read
+            && self.damaged.range(blocks.clone()).next().is_some()
+        {
+            let completion = ended.pop().expect("a drive in memory is fast");
+            self.ready.push_back(self.damage(completion, blocks));
+            return Ok(());
+        }
         self.ready.extend(std::iter::from_fn(|| ended.pop()));
         if is_flush {
             let zones = (0..self.geometry.zone_count).map(ZoneIndex);

@@ -3,6 +3,7 @@
 mod cache;
 mod crash;
 mod drive;
+mod enumerate;
 mod failures;
 mod faults;
 mod oracle;

@@ -6,6 +6,7 @@ use zonda_zoned::{
 };
 
 use super::drive::TestDrive;
+use crate::bug::SeededBug;
 use crate::{ElasticDevice, Goal, NamespaceConfig, PoolEvent, PoolId, PoolOptions, StartError};
 
 pub(super) const ID: PoolId = PoolId([3; 16]);
@@ -170,11 +171,42 @@ impl Rig {
         }
     }
 
+    pub(super) fn read_block_directly(&mut self, lba: u64) -> BlockBuffer {
+        match self.directly(Operation::Read { start: zonda_zoned::Lba(lba), blocks: Blocks(1) }).outcome {
+            Outcome::Data(Payload::Bytes(buffer)) => *buffer,
+            other => panic!("a read returns bytes, not {other:?}"),
+        }
+    }
+
+    /// Exchanges what two zones of the drive hold.
+    pub(super) fn exchange_directly(&mut self, zone: ZoneIndex, other: ZoneIndex) {
+        let geometry = self.drive().geometry(NamespaceId::FIRST).clone();
+        let mut held: Vec<Vec<BlockBuffer>> = Vec::new();
+        for zone in [zone, other] {
+            let start = geometry.zone_start(zone).0;
+            let written = self.write_pointer(zone);
+            held.push((start..start + written).map(|lba| self.read_block_directly(lba)).collect());
+            self.reset_directly(zone);
+        }
+        for (zone, blocks) in [other, zone].into_iter().zip(held) {
+            let start = geometry.zone_start(zone);
+            for (at, buffer) in blocks.into_iter().enumerate() {
+                let payload = Payload::Bytes(Box::new(buffer));
+                let operation = Operation::Write { start: start + Blocks(at as u64), blocks: Blocks(1), payload };
+                assert!(self.directly(operation).status.is_success());
+            }
+        }
+    }
+
     /// Tries to mount the pool, which must have reached this epoch.
     pub(super) fn try_mount(&mut self, epoch_min: u64) -> Option<StartError> {
+        self.try_mount_with_bug(epoch_min, None)
+    }
+
+    pub(super) fn try_mount_with_bug(&mut self, epoch_min: u64, bug: Option<SeededBug>) -> Option<StartError> {
         let memory = self.device.take().expect("there is a pool").into_drive();
         let goal = Goal::Mount { id: Some(ID), epoch_min };
-        self.device = Some(ElasticDevice::new(memory, goal, PayloadKind::Bytes));
+        self.device = Some(ElasticDevice::seeded(memory, goal, PayloadKind::Bytes, bug.into()));
         self.quiesce();
         self.device().error().cloned()
     }

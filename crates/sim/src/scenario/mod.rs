@@ -9,6 +9,7 @@
 //! without the field were recorded.
 
 mod drive;
+mod elastic;
 mod files;
 mod images;
 mod network;
@@ -23,6 +24,7 @@ use zonda_zoned::Prng;
 use crate::options::{Options, ScenarioKind};
 use crate::simulate::AnySimulation;
 pub(crate) use drive::DriveScenario;
+pub(crate) use elastic::ElasticScenario;
 pub(crate) use files::{FilesScenario, MixDef};
 pub(crate) use images::ImagesScenario;
 pub(crate) use network::NetworkScenario;
@@ -47,6 +49,7 @@ enum Body {
     Files(Box<FilesScenario>),
     Volumes(Box<VolumesScenario>),
     Images(Box<ImagesScenario>),
+    Elastic(Box<ElasticScenario>),
 }
 
 /// A scenario as stored in the file of an entry: a table for the random numbers of the run, and one
@@ -59,6 +62,7 @@ pub(crate) struct ScenarioText {
     pub(crate) files: Option<FilesScenario>,
     pub(crate) volumes: Option<VolumesScenario>,
     pub(crate) images: Option<ImagesScenario>,
+    pub(crate) elastic: Option<ElasticScenario>,
 }
 
 /// The source of the random numbers of a run.
@@ -86,6 +90,9 @@ impl Scenario {
             AnySimulation::Images(simulation) => {
                 (Some(crate::images::FORK), Body::Images(Box::new(ImagesScenario::of(&simulation))))
             }
+            AnySimulation::Elastic(simulation) => {
+                (Some(crate::elastic::FORK), Body::Elastic(Box::new(ElasticScenario::of(&simulation))))
+            }
         };
         Scenario { seed, fork: fork.map(str::to_owned), body }
     }
@@ -99,6 +106,7 @@ impl Scenario {
             Body::Files(_) => ScenarioKind::Files,
             Body::Volumes(_) => ScenarioKind::Volumes,
             Body::Images(_) => ScenarioKind::Images,
+            Body::Elastic(_) => ScenarioKind::Elastic,
         }
     }
 
@@ -114,6 +122,7 @@ impl Scenario {
             Body::Network(scenario) => AnySimulation::Network(Box::new(scenario.simulation(root)?)),
             Body::Files(scenario) => AnySimulation::Files(Box::new(scenario.simulation(root)?)),
             Body::Images(scenario) => AnySimulation::Images(Box::new(scenario.simulation(root)?)),
+            Body::Elastic(scenario) => AnySimulation::Elastic(Box::new(scenario.simulation(root)?)),
             Body::Volumes(scenario) if self.fork.is_none() => {
                 AnySimulation::Volumes(Box::new(scenario.simulation(self.seed)?))
             }
@@ -139,6 +148,7 @@ impl Scenario {
             Body::Files(scenario) => ScenarioText { run, files: Some(*scenario), ..ScenarioText::default() },
             Body::Volumes(scenario) => ScenarioText { run, volumes: Some(*scenario), ..ScenarioText::default() },
             Body::Images(scenario) => ScenarioText { run, images: Some(*scenario), ..ScenarioText::default() },
+            Body::Elastic(scenario) => ScenarioText { run, elastic: Some(*scenario), ..ScenarioText::default() },
         }
     }
 
@@ -158,11 +168,12 @@ impl Scenario {
             text.files.map(|scenario| Body::Files(Box::new(scenario))),
             text.volumes.map(|scenario| Body::Volumes(Box::new(scenario))),
             text.images.map(|scenario| Body::Images(Box::new(scenario))),
+            text.elastic.map(|scenario| Body::Elastic(Box::new(scenario))),
         ];
         let mut bodies = bodies.into_iter().flatten();
         let (Some(body), None) = (bodies.next(), bodies.next()) else {
-            let message =
-                "an entry must have exactly one of the tables [drive], [network], [files], [volumes] and [images]";
+            let message = "an entry must have exactly one of the tables [drive], [network], [files], [volumes], \
+                           [images] and [elastic]";
             return Err(ConfigError::new(message));
         };
         let scenario = Scenario { seed, fork: run.fork, body };

@@ -2,8 +2,14 @@ use super::*;
 use crate::options::Mode;
 use crate::simulate::{run, run_twice};
 
-const KINDS: [ScenarioKind; 5] =
-    [ScenarioKind::Drive, ScenarioKind::Network, ScenarioKind::Files, ScenarioKind::Volumes, ScenarioKind::Images];
+const KINDS: [ScenarioKind; 6] = [
+    ScenarioKind::Drive,
+    ScenarioKind::Network,
+    ScenarioKind::Files,
+    ScenarioKind::Volumes,
+    ScenarioKind::Images,
+    ScenarioKind::Elastic,
+];
 
 /// The tables of an entry's file.
 #[derive(Deserialize)]
@@ -15,6 +21,7 @@ struct File {
     files: Option<FilesScenario>,
     volumes: Option<VolumesScenario>,
     images: Option<ImagesScenario>,
+    elastic: Option<ElasticScenario>,
 }
 
 fn written(scenario: &Scenario) -> String {
@@ -22,8 +29,8 @@ fn written(scenario: &Scenario) -> String {
 }
 
 fn read(text: &str) -> Result<Scenario, ConfigError> {
-    let File { run, drive, network, files, volumes, images } = zonda_config::parse(text)?;
-    Scenario::of_text(ScenarioText { run, drive, network, files, volumes, images })
+    let File { run, drive, network, files, volumes, images, elastic } = zonda_config::parse(text)?;
+    Scenario::of_text(ScenarioText { run, drive, network, files, volumes, images, elastic })
 }
 
 fn message(text: &str) -> String {
@@ -108,6 +115,8 @@ fn a_missing_key_is_named() {
         (ScenarioKind::Network, "chaos_every"),
         (ScenarioKind::Files, "queue_depth"),
         (ScenarioKind::Volumes, "member_timeout_ns"),
+        (ScenarioKind::Elastic, "queue_depth = ", "queue_depth = 0 # "),
+        (ScenarioKind::Elastic, "width_max = ", "width_max = 3 # "),
         (ScenarioKind::Images, "rot_percent"),
     ] {
         let text = written(&Scenario::generate(1, &Options::of_scenario(kind)));

@@ -5,6 +5,7 @@
 
 mod bugbase;
 mod common;
+mod elastic;
 mod event_trace;
 mod files;
 mod images;
