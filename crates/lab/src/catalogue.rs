@@ -29,9 +29,17 @@ const BUILTIN: &[(&str, &str)] = experiments! {
     "ezns-figure-19" => "ezns/figure-19",
     "ezns-figure-20" => "ezns/figure-20",
     "ezns-figure-21" => "ezns/figure-21",
+    "ezns-figure-26" => "ezns/figure-26",
+    "ezns-figure-27" => "ezns/figure-27",
+    "ezns-figure-29a" => "ezns/figure-29a",
+    "ezns-figure-29b" => "ezns/figure-29b",
+    "ezns-figure-29c" => "ezns/figure-29c",
+    "ezns-figure-40" => "ezns/figure-40",
     "study-figure-3" => "study/figure-3",
     "study-figure-4a" => "study/figure-4a",
     "study-figure-4b" => "study/figure-4b",
+    "study-figure-5a" => "study/figure-5a",
+    "study-figure-6b" => "study/figure-6b",
     "confzns-read-finish" => "confzns/read-finish",
     "confzns-read-reset" => "confzns/read-reset",
     "confzns-write-finish" => "confzns/write-finish",
@@ -64,6 +72,8 @@ const BUILTIN: &[(&str, &str)] = experiments! {
     "volumes-collection" => "volumes/collection",
     "volumes-latency" => "volumes/latency",
     "conventional-amplification" => "conventional/amplification",
+    "pools-interference-small" => "pools/interference-small",
+    "pools-interference-zn540" => "pools/interference-zn540",
 };
 
 /// The IDs of the built-in experiments, paper by paper.

@@ -12,9 +12,11 @@ use crate::spec::FileSpec;
 const PROFILE_CHANGES: &str = "drive.set.";
 /// The key that selects jobs.
 const JOBS: &str = "jobs";
+/// The key that removes the pool of a curve, if it is false.
+const ELASTIC: &str = "elastic";
 
 /// A point before validation: the index of its curve and value, and its tables `drive`, `run`,
-/// `job`, `store` and `volume`.
+/// `job`, `store`, `volume` and `elastic`.
 pub(crate) struct RawPoint {
     pub(crate) series: usize,
     pub(crate) x: usize,
@@ -104,7 +106,7 @@ fn base_of(spec: &FileSpec) -> Result<Table, ConfigError> {
         jobs.push(Value::Table(job.clone()));
     }
     base.insert("job".to_owned(), Value::Array(jobs));
-    for (name, table) in [("store", &spec.store), ("volume", &spec.volume)] {
+    for (name, table) in [("store", &spec.store), ("volume", &spec.volume), ("elastic", &spec.elastic)] {
         if let Some(table) = table {
             base.insert(name.to_owned(), Value::Table(table.clone()));
         }
@@ -134,11 +136,19 @@ pub(crate) fn notation(value: &Value) -> String {
 }
 
 /// Sets `drive.profile`, `drive.set.flash.erase`, `run.time`, `store.operations`, `volume.fill`,
-/// `job.readers.zones`, `job.*.block_size` or `jobs`.
+/// `elastic.width_max`, `job.readers.zones`, `job.*.block_size`, `jobs` or `elastic`.
 pub(crate) fn put(table: &mut Table, key: &Spanned<String>, value: Value) -> Result<(), ConfigError> {
     let path = key.get_ref().as_str();
     if path == JOBS {
         table.insert(JOBS.to_owned(), value);
+        return Ok(());
+    }
+    if path == ELASTIC {
+        if value != Value::Boolean(false) {
+            let error = ConfigError::at(key, "\"elastic\" can only be false, which leaves the pool out");
+            return Err(error.help("describe the pool in a table [elastic], and change it with elastic.KEY"));
+        }
+        table.remove(ELASTIC);
         return Ok(());
     }
     if let Some(profile_key) = path.strip_prefix(PROFILE_CHANGES) {
@@ -156,10 +166,14 @@ pub(crate) fn put(table: &mut Table, key: &Spanned<String>, value: Value) -> Res
             inner.insert(name.to_owned(), value);
             Ok(())
         }
-        [table_name @ ("store" | "volume"), name] => {
+        [table_name @ ("store" | "volume" | ELASTIC), name] => {
             let Some(inner) = table.get_mut(table_name).and_then(Value::as_table_mut) else {
                 let error = ConfigError::at(key, format!("missing table [{table_name}]"));
-                let line = if table_name == "store" { "workload = \"kvbench-ii\"" } else { "level = \"raid5\"" };
+                let line = match table_name {
+                    "store" => "workload = \"kvbench-ii\"",
+                    "volume" => "level = \"raid5\"",
+                    _ => "width_max = 8",
+                };
                 return Err(error.help(format!("add [{table_name}] with a line like {line}")));
             };
             inner.insert(name.to_owned(), value);
@@ -169,8 +183,8 @@ pub(crate) fn put(table: &mut Table, key: &Spanned<String>, value: Value) -> Res
         _ => {
             let error = ConfigError::at(key, format!("invalid key \"{path}\""));
             Err(error.help(
-                "write drive.KEY, drive.set.KEY-OF-THE-PROFILE, run.KEY, store.KEY, volume.KEY, job.NAME.KEY or job.*.KEY, or jobs for \
-                 a list of the jobs that run",
+                "write drive.KEY, drive.set.KEY-OF-THE-PROFILE, run.KEY, store.KEY, volume.KEY, elastic.KEY, job.NAME.KEY or \
+                 job.*.KEY, jobs for a list of the jobs that run, or elastic = false for a curve without the pool",
             ))
         }
     }

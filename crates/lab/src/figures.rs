@@ -1,6 +1,8 @@
 //! Figures of a run other than those of its jobs: of the drive, a store, a volume and the host.
 
-use zonda_stack::{ExperimentResult, VolumeSummary};
+use std::ops::Range;
+
+use zonda_stack::{ElasticSummary, ExperimentResult, VolumeSummary};
 use zonda_workload::lsm::StoreResult;
 
 /// The dimension of a figure.
@@ -82,6 +84,24 @@ pub(crate) enum VolumeFigure {
     StripeTableMaxBytes,
     RebuildTime,
 }
+
+/// A figure of a namespace of a pool.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum ElasticFigure {
+    Essentials,
+    SparesOwn,
+    SparesLent,
+    SparesLeased,
+    SparesUsed,
+}
+
+pub(crate) const ELASTIC_FIGURES: [(&str, ElasticFigure); 5] = [
+    ("essentials", ElasticFigure::Essentials),
+    ("spares_own", ElasticFigure::SparesOwn),
+    ("spares_lent", ElasticFigure::SparesLent),
+    ("spares_leased", ElasticFigure::SparesLeased),
+    ("spares_used", ElasticFigure::SparesUsed),
+];
 
 pub(crate) const VOLUME_FIGURES: [(&str, VolumeFigure); 9] = [
     ("write_amplification", VolumeFigure::WriteAmplification),
@@ -186,5 +206,37 @@ impl VolumeFigure {
             VolumeFigure::StripeTableMaxBytes => volume.stripe_table_max_bytes as f64,
             VolumeFigure::RebuildTime => volume.rebuild_ns? as f64,
         })
+    }
+}
+
+impl ElasticFigure {
+    /// At the end of the run, or the mean of the samples of a part of it. `None` if the pool has no
+    /// such namespace, or this part has no sample.
+    pub(crate) fn value(self, pool: &ElasticSummary, namespace: &str, during: Option<&Range<u64>>) -> Option<f64> {
+        let place = pool.namespaces.iter().position(|candidate| candidate.name == namespace)?;
+        let at_end = &pool.namespaces[place];
+        let Some(during) = during else {
+            return Some(f64::from(match self {
+                ElasticFigure::Essentials => at_end.essentials,
+                ElasticFigure::SparesOwn => at_end.spares_own,
+                ElasticFigure::SparesLent => at_end.spares_lent,
+                ElasticFigure::SparesLeased => at_end.spares_leased,
+                ElasticFigure::SparesUsed => at_end.spares_used,
+            }));
+        };
+        let inside = pool.series.iter().filter(|sample| during.contains(&sample.at_ns));
+        let values: Vec<f64> = inside
+            .map(|sample| {
+                let spares = sample.namespaces[place];
+                f64::from(match self {
+                    ElasticFigure::Essentials => at_end.essentials,
+                    ElasticFigure::SparesOwn => at_end.spares_own,
+                    ElasticFigure::SparesLent => spares.spares_lent,
+                    ElasticFigure::SparesLeased => spares.spares_leased,
+                    ElasticFigure::SparesUsed => spares.spares_used,
+                })
+            })
+            .collect();
+        (!values.is_empty()).then(|| values.iter().sum::<f64>() / values.len() as f64)
     }
 }

@@ -143,6 +143,7 @@ impl LabExperiment {
             }
         }
         let points = points_of(&raw, x.as_ref(), &series, profiles)?;
+        check_parts(&spec, &points)?;
         Ok(Some(LabExperiment {
             id: id.to_owned(),
             title: spec.title,
@@ -260,6 +261,18 @@ fn metrics_of(spec: &FileSpec) -> Result<Vec<Metric>, ConfigError> {
         metrics.push(metric);
     }
     Ok(metrics)
+}
+
+/// A run with a time limit has no samples: its length follows from the warm-up.
+fn check_parts(spec: &FileSpec, points: &[Point]) -> Result<(), ConfigError> {
+    let part = spec.metric.iter().find_map(|metric| metric.get_ref().during.as_ref());
+    match part {
+        Some(place) if points.iter().any(|point| point.experiment().time().is_some()) => {
+            let error = ConfigError::at(place, "\"during\" needs runs that end by themselves");
+            Err(error.help("remove \"time\" from [run], and give it to the jobs"))
+        }
+        _ => Ok(()),
+    }
 }
 
 fn points_of(

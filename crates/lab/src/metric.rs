@@ -1,12 +1,14 @@
 //! Metrics: figures of a run with their units.
 
-use zonda_config::{ConfigError, Spanned, did_you_mean_help};
+use std::ops::Range;
+
+use zonda_config::{ConfigError, Spanned, TimeSpan, did_you_mean_help};
 use zonda_stack::ExperimentResult;
-use zonda_workload::{JobResult, KindResult, RequestKind};
+use zonda_workload::{JobResult, JobSample, KindResult, RequestKind};
 
 use crate::figures::{
-    DRIVE_FIGURES, Dimension, DriveFigure, HOST_FIGURES, HostFigure, STORE_FIGURES, StoreFigure, VOLUME_FIGURES,
-    VolumeFigure,
+    DRIVE_FIGURES, Dimension, DriveFigure, ELASTIC_FIGURES, ElasticFigure, HOST_FIGURES, HostFigure, STORE_FIGURES,
+    StoreFigure, VOLUME_FIGURES, VolumeFigure,
 };
 use crate::host::HostTimes;
 use crate::spec::{MetricSpec, Terms};
@@ -24,6 +26,8 @@ pub struct Metric {
     over: Option<Vec<Term>>,
     /// Size of the unit in nanoseconds, bytes per second, ...
     scale: f64,
+    /// The part of the run that it covers, in nanoseconds from its start.
+    during: Option<Range<u64>>,
 }
 
 /// A figure of one job, or of the drive, times a weight.
@@ -39,6 +43,7 @@ enum Source {
     Drive(DriveFigure),
     Store(StoreFigure),
     Volume(VolumeFigure),
+    Elastic { namespace: String, figure: ElasticFigure },
     Host(HostFigure),
 }
 
@@ -105,6 +110,8 @@ impl Metric {
     pub(crate) fn new(spec: &MetricSpec) -> Result<Metric, ConfigError> {
         let of = terms(&spec.of)?;
         let over = spec.over.as_ref().map(terms).transpose()?;
+        let during =
+            spec.during.as_ref().map(|place| part_of_run(place, of.iter().chain(over.iter().flatten()))).transpose()?;
         let own = dimension(&of, &spec.of)?;
         let dimension = match (&over, &spec.over) {
             (Some(over), Some(place)) => {
@@ -130,6 +137,7 @@ impl Metric {
             of,
             over,
             scale: *scale,
+            during,
         })
     }
 
@@ -153,23 +161,26 @@ impl Metric {
     /// measured, or if it needs a clock and there was none.
     #[must_use]
     pub fn value(&self, result: &ExperimentResult, host: &HostTimes) -> Option<f64> {
-        let of = sum(&self.of, result, host)?;
+        let during = self.during.as_ref();
+        let of = sum(&self.of, result, host, during)?;
         let over = match &self.over {
             None => 1.0,
-            Some(over) => sum(over, result, host)?,
+            Some(over) => sum(over, result, host, during)?,
         };
         let value = of / over / self.scale;
         value.is_finite().then_some(value)
     }
 }
 
-fn sum(terms: &[Term], result: &ExperimentResult, host: &HostTimes) -> Option<f64> {
-    terms.iter().map(|term| Some(term.weight * term.source.value(result, host)?)).sum()
+fn sum(terms: &[Term], result: &ExperimentResult, host: &HostTimes, during: Option<&Range<u64>>) -> Option<f64> {
+    terms.iter().map(|term| Some(term.weight * term.source.value(result, host, during)?)).sum()
 }
 
 impl Source {
-    fn value(&self, result: &ExperimentResult, host: &HostTimes) -> Option<f64> {
+    fn value(&self, result: &ExperimentResult, host: &HostTimes, during: Option<&Range<u64>>) -> Option<f64> {
         match self {
+            Source::Elastic { namespace, figure } => figure.value(result.elastic.as_ref()?, namespace, during),
+            Source::Job { job, figure, .. } if during.is_some() => figure.of_series(result, job, during?),
             Source::Drive(figure) => Some(figure.value(result)),
             Source::Store(figure) => Some(figure.value(result.store.as_ref()?)),
             Source::Volume(figure) => figure.value(result.volume.as_ref()?),
@@ -189,6 +200,7 @@ impl Source {
             Source::Store(figure) => figure.dimension(),
             Source::Volume(figure) => figure.dimension(),
             Source::Host(figure) => figure.dimension(),
+            Source::Elastic { .. } => Dimension::Number,
             Source::Job { figure, .. } => match figure {
                 Figure::Bandwidth => Dimension::Rate,
                 Figure::Iops => Dimension::Operations,
@@ -200,7 +212,42 @@ impl Source {
     }
 }
 
+/// A counter of a job in one interval of the time series.
+type OfSample = fn(&JobSample) -> u64;
+
 impl Figure {
+    /// The figure of a sample that it is computed from, if there is one, and whether it is a rate.
+    fn of_sample(self) -> Option<(OfSample, bool)> {
+        match self {
+            Figure::Bandwidth => Some((|sample| sample.bytes, true)),
+            Figure::Iops => Some((|sample| sample.operations, true)),
+            Figure::Bytes => Some((|sample| sample.bytes, false)),
+            Figure::Operations => Some((|sample| sample.operations, false)),
+            _ => None,
+        }
+    }
+
+    /// Of a job, or all, in the samples of a part of the run.
+    fn of_series(self, result: &ExperimentResult, job: &str, during: &Range<u64>) -> Option<f64> {
+        let (of, is_rate) = self.of_sample()?;
+        let run = &result.run;
+        let places: Vec<usize> =
+            (0..run.jobs.len()).filter(|place| job == "*" || run.jobs[*place].name == job).collect();
+        let inside = run
+            .series
+            .iter()
+            .filter(|sample| sample.start_ns >= during.start && sample.start_ns + sample.length_ns <= during.end);
+        let (mut sum, mut length_ns) = (0, 0);
+        for sample in inside {
+            sum += places.iter().map(|place| of(&sample.jobs[*place])).sum::<u64>();
+            length_ns += sample.length_ns;
+        }
+        if places.is_empty() || length_ns == 0 {
+            return None;
+        }
+        Some(if is_rate { sum as f64 * 1e9 / length_ns as f64 } else { sum as f64 })
+    }
+
     fn of_job(self, job: &JobResult, kind: Option<RequestKind>) -> Option<f64> {
         if self == Figure::Elapsed {
             return Some((job.ended_ns - job.started_ns) as f64);
@@ -232,6 +279,30 @@ impl Figure {
     }
 }
 
+/// The part of a run that a metric of these terms covers.
+fn part_of_run<'a>(
+    place: &Spanned<(TimeSpan, TimeSpan)>,
+    mut terms: impl Iterator<Item = &'a Term>,
+) -> Result<Range<u64>, ConfigError> {
+    let (TimeSpan(from), TimeSpan(until)) = *place.get_ref();
+    if from >= until {
+        let error = ConfigError::at(place, "the part of the run has no length");
+        return Err(error.help("write two times after its start, like [\"30 s\", \"80 s\"]"));
+    }
+    let is_sampled = |term: &Term| match &term.source {
+        Source::Job { kind, figure, .. } => kind.is_none() && figure.of_sample().is_some(),
+        Source::Elastic { .. } => true,
+        _ => false,
+    };
+    if !terms.all(is_sampled) {
+        let error = ConfigError::at(place, "a part of a run has no figure of this kind");
+        return Err(error.help(
+            "use JOB.*.bandwidth, JOB.*.iops, JOB.*.operations, JOB.*.bytes or elastic.NAMESPACE.FIGURE, or remove \"during\"",
+        ));
+    }
+    Ok(from..until)
+}
+
 fn dimension(terms: &[Term], place: &Spanned<Terms>) -> Result<Dimension, ConfigError> {
     let first = terms.first().map(|term| term.source.dimension());
     let Some(first) = first else {
@@ -244,7 +315,7 @@ fn dimension(terms: &[Term], place: &Spanned<Terms>) -> Result<Dimension, Config
 }
 
 const NOTATION: &str = "write JOB.KIND.FIGURE, like \"readers.read.p99\"; * for all jobs or kinds; drive.FIGURE; store.FIGURE; \
-                        volume.FIGURE; host.FIGURE; a number and a space before it is its weight";
+                        volume.FIGURE; elastic.NAMESPACE.FIGURE; host.FIGURE; a number and a space before it is its weight";
 
 fn terms(terms: &Spanned<Terms>) -> Result<Vec<Term>, ConfigError> {
     let at = |error: ConfigError| ConfigError { span: Some(terms.span()), ..error };
@@ -269,6 +340,14 @@ impl Term {
         }
         if let Some(figure) = path.strip_prefix("volume.") {
             return Ok(Term { weight, source: Source::Volume(find(figure, &VOLUME_FIGURES)?) });
+        }
+        if let Some(path) = path.strip_prefix("elastic.") {
+            let Some((namespace, figure)) = path.rsplit_once('.') else {
+                let error = ConfigError::new(format!("\"{text}\" does not name a namespace"));
+                return Err(error.help("write elastic.NAMESPACE.FIGURE, like \"elastic.db.spares_used\""));
+            };
+            let figure = find(figure, &ELASTIC_FIGURES)?;
+            return Ok(Term { weight, source: Source::Elastic { namespace: namespace.to_owned(), figure } });
         }
         if let Some(figure) = path.strip_prefix("host.") {
             return Ok(Term { weight, source: Source::Host(find(figure, &HOST_FIGURES)?) });

@@ -19,7 +19,7 @@ pub struct Paper {
 }
 
 /// All of them, in the order of the page.
-pub const PAPERS: [Paper; 8] = [
+pub const PAPERS: [Paper; 9] = [
     Paper {
         key: "ezns",
         name: "eZNS",
@@ -87,6 +87,14 @@ pub const PAPERS: [Paper; 8] = [
         reference: "Experiments of zonda's own with conventional drives, compared with formulas of garbage collection",
         link: "",
         about: "The conventional drive of the eZNS paper with two dies, so that it can be written over many times.",
+        is_published: false,
+    },
+    Paper {
+        key: "pools",
+        name: "Pools",
+        reference: "Experiments of zonda's own with namespaces of many tenants on one drive",
+        link: "",
+        about: "The drive of the eZNS paper, whose zones are on one die each, and a Western Digital ZN540, whose zones are on all.",
         is_published: false,
     },
 ];

@@ -4,7 +4,7 @@ use std::collections::BTreeMap;
 
 use serde::Deserialize;
 use toml::{Table, Value};
-use zonda_config::{ConfigError, Spanned};
+use zonda_config::{ConfigError, Spanned, TimeSpan};
 
 use crate::limits::{SEEDS_DEFAULT, SEEDS_MAX};
 use crate::open::OpenSpec;
@@ -30,6 +30,7 @@ pub(crate) struct FileSpec {
     pub(crate) job: Vec<Table>,
     pub(crate) store: Option<Table>,
     pub(crate) volume: Option<Table>,
+    pub(crate) elastic: Option<Table>,
     pub(crate) x: Option<Spanned<XSpec>>,
     #[serde(default)]
     pub(crate) series: Vec<Spanned<SeriesSpec>>,
@@ -112,6 +113,9 @@ pub(crate) struct MetricSpec {
     pub(crate) unit: Spanned<String>,
     pub(crate) of: Spanned<Terms>,
     pub(crate) over: Option<Spanned<Terms>>,
+    /// The part of the run that it covers, from and until two times after its start: a mean over the
+    /// samples in between. Default the whole run without its warm-up.
+    pub(crate) during: Option<Spanned<(TimeSpan, TimeSpan)>>,
 }
 
 /// One term or several, which are added.

@@ -2,7 +2,7 @@
 
 use std::collections::BTreeMap;
 
-use zonda_zoned::{Command, NamespaceId, Slab};
+use zonda_zoned::{Blocks, Command, CommandId, NamespaceId, Operation, Payload, Slab};
 
 use crate::{Request, RequestId, RequestKind};
 
@@ -22,6 +22,8 @@ pub(crate) struct Order {
 pub(crate) struct Waiting {
     /// Absent while it is offered to the device.
     command: Option<Command>,
+    /// The commands that were merged into it.
+    merged: Vec<CommandId>,
     request: Request,
     /// Earlier requests that it waits for.
     blockers: u32,
@@ -60,7 +62,8 @@ impl Order {
         found.retain(|earlier| request.must_wait_for(&self.waiting[earlier.0].request));
         let (kind, namespace) = (request.kind, request.namespace);
         let (zones, is_wide) = (request.zones.clone(), request.is_wide());
-        let waiting = Waiting { command: Some(command), request, blockers: found.len() as u32, waiters: Vec::new() };
+        let blockers = found.len() as u32;
+        let waiting = Waiting { command: Some(command), merged: Vec::new(), request, blockers, waiters: Vec::new() };
         let id = RequestId(self.waiting.insert(waiting));
         for earlier in found.drain(..) {
             self.waiting[earlier.0].waiters.push(id);
@@ -72,6 +75,45 @@ impl Order {
             zones.for_each(|zone| self.zones.entry((namespace, zone)).or_default().of(kind).push(id));
         }
         (id, self.waiting[id.0].blockers == 0)
+    }
+
+    /// Adds the blocks of a write to the waiting write that ends where it begins, if it would wait for
+    /// this one alone, both have no contents that are stored, and together they have `blocks_max` at
+    /// most.
+    ///
+    /// # Errors
+    /// The command, if there is no such write.
+    pub(crate) fn merge(&mut self, command: Command, request: &Request, blocks_max: Blocks) -> Result<(), Command> {
+        let Operation::Write { blocks: more, payload: Payload::None, .. } = command.operation else {
+            return Err(command);
+        };
+        let mut found = std::mem::take(&mut self.found);
+        self.collect_earlier(request, &mut found);
+        found.retain(|earlier| request.must_wait_for(&self.waiting[earlier.0].request));
+        // Of several writes of a zone that wait, each waits for all before it: the last one has no waiters.
+        let last = found.iter().copied().find(|earlier| self.waiting[earlier.0].waiters.is_empty());
+        let is_alone = last.is_some_and(|last| {
+            found.iter().all(|earlier| *earlier == last || self.waiting[earlier.0].waiters.contains(&last))
+        });
+        found.clear();
+        self.found = found;
+        let Some(last) = last.filter(|_| is_alone && request.zones.len() == 1) else { return Err(command) };
+        let waiting = &mut self.waiting[last.0];
+        let earlier = &mut waiting.request;
+        let is_next = earlier.blocks.end == request.blocks.start && earlier.zones == request.zones;
+        let Some(Operation::Write { blocks, payload: Payload::None, .. }) =
+            waiting.command.as_mut().map(|command| &mut command.operation)
+        else {
+            return Err(command);
+        };
+        if !is_next || earlier.origin != request.origin || *blocks + more > blocks_max {
+            return Err(command);
+        }
+        *blocks += more;
+        earlier.blocks.end = request.blocks.end;
+        earlier.bytes += request.bytes;
+        waiting.merged.push(command.id);
+        Ok(())
     }
 
     /// The waiting requests that a new one may have to wait for.
@@ -106,9 +148,10 @@ impl Order {
     }
 
     /// The device has accepted the command, and its effect is taken: it does not wait any more.
-    /// Requests that are free without it are added to `freed`.
-    pub(crate) fn remove(&mut self, id: RequestId, freed: &mut Vec<RequestId>) -> Request {
-        let Waiting { command, request, waiters, .. } = self.waiting.remove(id.0);
+    /// Requests that are free without it are added to `freed`. Returns the commands that were merged
+    /// into it as well.
+    pub(crate) fn remove(&mut self, id: RequestId, freed: &mut Vec<RequestId>) -> (Request, Vec<CommandId>) {
+        let Waiting { command, merged, request, waiters, .. } = self.waiting.remove(id.0);
         assert!(command.is_none(), "what is removed was offered to the device");
         if request.is_wide() {
             remove_from(&mut self.wide, id);
@@ -128,7 +171,7 @@ impl Order {
                 freed.push(waiter);
             }
         }
-        request
+        (request, merged)
     }
 
     /// Checks that queues and requests agree.

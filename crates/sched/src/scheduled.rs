@@ -3,7 +3,7 @@
 use std::collections::VecDeque;
 
 use zonda_zoned::{
-    Command, CommandId, Completion, CompletionQueue, Instant, Key, Namespaces, QueueFull, Slab, ZonedDevice,
+    Command, CommandId, Completion, CompletionQueue, Duration, Instant, Key, Namespaces, QueueFull, Slab, ZonedDevice,
 };
 
 use crate::limits::{IN_FLIGHT_MAX, WAITING_MAX};
@@ -22,6 +22,12 @@ pub struct Scheduled<D> {
     /// Absent while the device decides whether it accepts the command.
     in_flight: Slab<Option<Flight>>,
     in_flight_max: usize,
+    merges: bool,
+    dispatch_time: Duration,
+    /// When the host's processor may release the next command.
+    dispatches_at: Instant,
+    /// Whether a command may wait for that.
+    is_dispatching: bool,
     /// What the device has refused since the last completion.
     accepts: Accepts,
     /// It has refused a read, too.
@@ -43,12 +49,16 @@ pub struct ScheduledCounters {
     pub waited: u64,
     /// The most that waited at a time.
     pub waiting_max: u64,
+    /// Writes that were merged into others.
+    pub merged: u64,
 }
 
 #[derive(Debug)]
 struct Flight {
     /// The identifier of the submitter.
     id: CommandId,
+    /// The commands that were merged into it.
+    merged: Vec<CommandId>,
     request: Request,
     released: Instant,
 }
@@ -63,6 +73,10 @@ impl<D: ZonedDevice> Scheduled<D> {
             order: Order::default(),
             in_flight: Slab::new(),
             in_flight_max: IN_FLIGHT_MAX,
+            merges: false,
+            dispatch_time: Duration::ZERO,
+            dispatches_at: Instant::ZERO,
+            is_dispatching: false,
             accepts: Accepts::All,
             is_full: false,
             counters: ScheduledCounters::default(),
@@ -80,6 +94,20 @@ impl<D: ZonedDevice> Scheduled<D> {
     pub fn with_in_flight_max(self, in_flight_max: usize) -> Scheduled<D> {
         assert!(in_flight_max > 0, "at least one command is in flight");
         Scheduled { in_flight_max, ..self }
+    }
+
+    /// The same with writes that wait merged into one, if they follow each other in a zone and have no
+    /// contents that are stored: up to the largest transfer of the device. All of them get the
+    /// completion of this one write.
+    #[must_use]
+    pub fn merging_writes(self) -> Scheduled<D> {
+        Scheduled { merges: true, ..self }
+    }
+
+    /// The same, with a processor that takes this time for each release, one after the other.
+    #[must_use]
+    pub fn with_dispatch_time(self, dispatch_time: Duration) -> Scheduled<D> {
+        Scheduled { dispatch_time, ..self }
     }
 
     /// Records releases from now on, for an oracle that follows them.
@@ -140,6 +168,7 @@ impl<D: ZonedDevice> Scheduled<D> {
         assert!(self.scheduler.waiting() <= self.order.len(), "the scheduler has requests that wait");
         assert!(self.in_flight.len() <= self.in_flight_max, "a slot of the device is used once");
         let is_idle = self.in_flight.is_empty() && self.scheduler.next_timeout().is_none() && !self.is_refused();
+        let is_idle = is_idle && !self.is_dispatching;
         assert!(!is_idle || self.order.len() == 0, "an idle device leaves no command waiting for ever");
     }
 
@@ -149,15 +178,21 @@ impl<D: ZonedDevice> Scheduled<D> {
 
     /// Submits what the scheduler chooses to the device below.
     fn release(&mut self, now: Instant) {
-        while self.in_flight.len() < self.in_flight_max && !self.is_full {
+        self.release_until_busy(now);
+        self.is_dispatching = now < self.dispatches_at && self.scheduler.waiting() > 0;
+    }
+
+    fn release_until_busy(&mut self, now: Instant) {
+        while self.in_flight.len() < self.in_flight_max && !self.is_full && now >= self.dispatches_at {
             let Some(id) = self.scheduler.pop(now, self.accepts) else { return };
             let command = self.order.take_command(id);
             let own_id = command.id;
             let slot = self.in_flight.insert(None);
             match self.inner.submit(now, command.with_id(CommandId::from(slot))) {
                 Ok(()) => {
-                    let request = self.on_released(id, own_id);
-                    self.in_flight[slot] = Some(Flight { id: own_id, request, released: now });
+                    let (request, merged) = self.on_released(id, own_id);
+                    self.in_flight[slot] = Some(Flight { id: own_id, merged, request, released: now });
+                    self.dispatches_at = now + self.dispatch_time;
                 }
                 Err(QueueFull(command)) => {
                     self.in_flight.remove(slot);
@@ -171,17 +206,29 @@ impl<D: ZonedDevice> Scheduled<D> {
         }
     }
 
-    fn on_released(&mut self, id: RequestId, own_id: CommandId) -> Request {
+    /// Merges a write into one that waits.
+    fn merged(&mut self, command: Command, request: &Request) -> Result<(), Command> {
+        let geometry = self.inner.namespaces().geometry(command.namespace);
+        match geometry {
+            Some(geometry) if self.merges && !request.is_conventional => {
+                self.order.merge(command, request, geometry.max_transfer_blocks)
+            }
+            _ => Err(command),
+        }
+    }
+
+    fn on_released(&mut self, id: RequestId, own_id: CommandId) -> (Request, Vec<CommandId>) {
         let mut freed = std::mem::take(&mut self.freed);
-        let request = self.order.remove(id, &mut freed);
+        let (request, merged) = self.order.remove(id, &mut freed);
         for id in freed.drain(..) {
             self.scheduler.push(id, self.order.request(id));
         }
         self.freed = freed;
         if let Some(releases) = &mut self.releases {
             releases.push_back(own_id);
+            releases.extend(&merged);
         }
-        request
+        (request, merged)
     }
 }
 
@@ -199,6 +246,15 @@ impl<D: ZonedDevice> ZonedDevice for Scheduled<D> {
             None => Request::to_nowhere(&command, now),
         };
         let before = self.order.len();
+        let command = match self.merged(command, &request) {
+            Ok(()) => {
+                self.counters.submitted += 1;
+                self.counters.waited += 1;
+                self.counters.merged += 1;
+                return Ok(());
+            }
+            Err(command) => command,
+        };
         let (id, is_free) = self.order.insert(command, request);
         if is_free {
             self.scheduler.push(id, self.order.request(id));
@@ -216,9 +272,12 @@ impl<D: ZonedDevice> ZonedDevice for Scheduled<D> {
         while let Some(completion) = ended.pop() {
             let slot = Key::of_command(completion.id).expect("the device returns identifiers that it was given");
             let flight = self.in_flight.remove(slot).expect("it was accepted before it completes");
-            let Flight { id, request, released } = flight;
+            let Flight { id, merged, request, released } = flight;
             let outcome = Outcome { latency: now.since(released), is_success: completion.status.is_success() };
             self.scheduler.on_completion(now, &request, outcome);
+            for id in merged {
+                completions.push(Completion { id, ..completion.clone() });
+            }
             completions.push(Completion { id, ..completion });
         }
         self.scratch = ended;
@@ -230,7 +289,10 @@ impl<D: ZonedDevice> ZonedDevice for Scheduled<D> {
     fn next_timeout(&self) -> Option<Instant> {
         // A full device releases nothing before a completion.
         let has_slot = self.in_flight.len() < self.in_flight_max && !self.is_full;
-        let own = self.scheduler.next_timeout().filter(|_| has_slot);
+        // A scheduler that waits for a time is asked again when the processor is free.
+        let own = self.scheduler.next_timeout().map(|at| at.max(self.dispatches_at));
+        let own = own.into_iter().chain(self.is_dispatching.then_some(self.dispatches_at)).min();
+        let own = own.filter(|_| has_slot);
         self.inner.next_timeout().into_iter().chain(own).min()
     }
 }

@@ -14,7 +14,8 @@ use zonda_config::ConfigError;
 use crate::options::{Options, ScenarioKind, bug_by_name, bug_name};
 use crate::outcome::{FailureKind, Outcome};
 use crate::scenario::{
-    DriveScenario, ElasticScenario, FilesScenario, ImagesScenario, NetworkScenario, RunText, Scenario, ScenarioText, VolumesScenario,
+    DriveScenario, ElasticScenario, FilesScenario, ImagesScenario, NetworkScenario, RunText, Scenario, ScenarioText,
+    VolumesScenario,
 };
 use crate::shrink::Shrunk;
 use crate::simulate::{AnySimulation, event_trace_of, run_twice};

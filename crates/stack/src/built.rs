@@ -161,9 +161,9 @@ impl<D: ZonedDevice> Stack<D> {
                 Some(LayerResult::Slice { zones: geometry.zone_count, shown_full: slice.shown_full() })
             }
             Stack::Scheduled(scheduled) => {
-                let ScheduledCounters { submitted, waited, waiting_max } = scheduled.counters();
+                let ScheduledCounters { submitted, waited, waiting_max, merged } = scheduled.counters();
                 let policy = scheduled.scheduler_name();
-                Some(LayerResult::Scheduler { policy, submitted, waited, waiting_max })
+                Some(LayerResult::Scheduler { policy, submitted, waited, waiting_max, merged })
             }
         }
     }

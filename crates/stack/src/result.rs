@@ -80,6 +80,8 @@ pub enum LayerResult {
         waited: u64,
         /// The most commands that waited at a time.
         waiting_max: u64,
+        /// Writes that were merged into others.
+        merged: u64,
     },
 }
 

@@ -93,7 +93,8 @@ fn drive_of(contents: &Contents) -> Memory {
             let buffer = BlockBuffer { data: bytes.clone().into(), metadata: Default::default() };
             let payload = Payload::Bytes(Box::new(buffer));
             // More zones may be active than the drive allows, if some of them were truncated.
-            let _ = execute(&mut drive, Operation::Write { start: start + Blocks(at as u64), blocks: Blocks(1), payload });
+            let _ =
+                execute(&mut drive, Operation::Write { start: start + Blocks(at as u64), blocks: Blocks(1), payload });
         }
         if *is_finished && !blocks.is_empty() {
             let target = ZoneTarget::Zone(start);

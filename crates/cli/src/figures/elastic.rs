@@ -114,7 +114,8 @@ mod tests {
     }
 
     fn sample(at_ns: u64, available: [u32; 2]) -> ElasticSample {
-        let namespaces = available.map(|available| ActiveZones { available, leased: 0, spares_used: 0 });
+        let namespaces =
+            available.map(|available| ActiveZones { available, spares_lent: 0, spares_leased: 0, spares_used: 0 });
         ElasticSample { at_ns, namespaces: namespaces.to_vec() }
     }
 

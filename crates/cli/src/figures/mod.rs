@@ -212,7 +212,7 @@ fn layers(result: &ExperimentResult, screen: Screen) -> String {
         let line = match layer {
             LayerResult::Delay { matched, struck } => of_rule("delay", *struck, *matched),
             LayerResult::Fault { matched, struck } => of_rule("fault", *struck, *matched),
-            LayerResult::Scheduler { policy, submitted, waited, waiting_max } => format!(
+            LayerResult::Scheduler { policy, submitted, waited, waiting_max, .. } => format!(
                 "scheduler {policy}: {} of {} waited, at most {} at a time",
                 units::count(*waited),
                 units::counted(*submitted, "command"),

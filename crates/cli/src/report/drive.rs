@@ -247,7 +247,7 @@ fn layers(layers: &[LayerResult]) -> String {
                     let submitted = operations.iter().map(|of| of.submitted).sum();
                     ("trace", format!("{}, hash {}", counted(submitted, "command"), escape(hash)))
                 }
-                LayerResult::Scheduler { policy, submitted, waited, waiting_max } => (
+                LayerResult::Scheduler { policy, submitted, waited, waiting_max, .. } => (
                     *policy,
                     format!(
                         "{}, {} waited, at most {} at a time",

@@ -107,7 +107,10 @@ fn volume_scenarios_run() {
 #[test]
 fn pool_scenarios_run() {
     let trace = output_of(&["sim", "6", "--scenario", "elastic"]);
-    assert!(trace.contains("\n  pool ") && trace.contains("mounted, epoch ") && trace.contains("\nPassed: "), "{trace}");
+    assert!(
+        trace.contains("\n  pool ") && trace.contains("mounted, epoch ") && trace.contains("\nPassed: "),
+        "{trace}"
+    );
     let batch = json_of(&["sim", "--scenario", "elastic", "--seeds", "8", "--json", "--quiet"]);
     assert_eq!((&batch["seeds"], &batch["good"]), (&8.into(), &8.into()));
 }

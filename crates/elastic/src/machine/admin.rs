@@ -149,7 +149,10 @@ impl Pool {
         self.check_promise(needed)?;
         self.namespaces.insert(id, Namespace::new(record.clone(), geometry));
         let is_early = self.bug.has(SeededBug::EarlyCreation);
-        self.record(&Record::Namespace(record), if is_early { Waiter::Nothing } else { Waiter::Created { namespace: id } });
+        self.record(
+            &Record::Namespace(record),
+            if is_early { Waiter::Nothing } else { Waiter::Created { namespace: id } },
+        );
         if is_early {
             self.on_created(id, true);
         }

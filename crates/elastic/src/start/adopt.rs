@@ -27,7 +27,8 @@ impl Start {
         (LOG_ZONES..self.drive.zone_count).for_each(|zone| zones.set(zone, ZoneUse::Free, 0));
         let last = LOG_ZONES as usize / 2 - 1;
         let ends = [CopyEnd { current: last, generation: 0 }; 2];
-        let log = Log::new(id, self.drive.block_size_bytes as usize, self.drive.zone_capacity_blocks.0, 0, ends, self.bug);
+        let log =
+            Log::new(id, self.drive.block_size_bytes as usize, self.drive.zone_capacity_blocks.0, 0, ends, self.bug);
         Ok(self.pool(now, id, shape, 1, zones, log))
     }
 
@@ -79,7 +80,8 @@ impl Start {
             zones.set(zone, to, 0);
         }
         let block_bytes = self.drive.block_size_bytes as usize;
-        let log = Log::new(found.id, block_bytes, self.drive.zone_capacity_blocks.0, found.sequence, found.ends, self.bug);
+        let log =
+            Log::new(found.id, block_bytes, self.drive.zone_capacity_blocks.0, found.sequence, found.ends, self.bug);
         let mut pool = self.pool(now, found.id, shape, found.pool.epoch + 1, zones, log);
         for record in found.namespaces.values() {
             let geometry = record.geometry(&self.drive);

@@ -159,13 +159,7 @@ impl Start {
         Start::seeded(goal, drive, namespace, kind, Seeded::NONE)
     }
 
-    pub(crate) fn seeded(
-        goal: Goal,
-        drive: Geometry,
-        namespace: NamespaceId,
-        kind: PayloadKind,
-        bug: Seeded,
-    ) -> Start {
+    pub(crate) fn seeded(goal: Goal, drive: Geometry, namespace: NamespaceId, kind: PayloadKind, bug: Seeded) -> Start {
         Start {
             goal,
             drive,

@@ -13,11 +13,6 @@ use crate::{ElasticDevice, Goal};
 
 /// As [`ElasticDevice::new`], with a bug seeded in the mount and in the pool, so that a tester can
 /// show that it would be detected.
-pub fn with_bug<D: ZonedDevice>(
-    drive: D,
-    goal: Goal,
-    kind: PayloadKind,
-    bug: Option<SeededBug>,
-) -> ElasticDevice<D> {
+pub fn with_bug<D: ZonedDevice>(drive: D, goal: Goal, kind: PayloadKind, bug: Option<SeededBug>) -> ElasticDevice<D> {
     ElasticDevice::seeded(drive, goal, kind, bug.into())
 }

@@ -207,7 +207,11 @@ impl TenantZone {
         self.crashes += 1;
         if found.state == ZoneState::Offline {
             self.is_suspended = true;
-            return if is_excused { Ok(()) } else { Err("the zone is offline, and none below it has failed".to_owned()) };
+            return if is_excused {
+                Ok(())
+            } else {
+                Err("the zone is offline, and none below it has failed".to_owned())
+            };
         }
         if found.state == ZoneState::ReadOnly && !is_excused {
             return Err("the zone is read only, and none below it has failed".to_owned());

@@ -3,7 +3,7 @@
 
 use zonda_zoned::{
     Blocks, Geometry, Lba, NamespaceId, Operation, Outcome, Payload, Status, ZoneAction, ZoneIndex, ZoneState,
-    ZoneTarget,
+    ZoneTarget, ZonedDevice,
 };
 
 use super::drive::Damage;
@@ -30,8 +30,7 @@ enum Op {
     Other,
 }
 
-const OPS: [Op; 7] =
-    [Op::Write(0), Op::Write(1), Op::Fill(0), Op::Finish(0), Op::Reset(0), Op::Flush, Op::Other];
+const OPS: [Op; 7] = [Op::Write(0), Op::Write(1), Op::Fill(0), Op::Finish(0), Op::Reset(0), Op::Flush, Op::Other];
 
 /// Histories of this number of operations.
 fn histories(length: usize) -> Vec<Vec<Op>> {
@@ -214,7 +213,13 @@ fn cut_everywhere(history: &[Op]) -> Result<u64, String> {
                 drive.lose_power(|zone, flushed, written| match style {
                     0 => flushed,
                     1 => written,
-                    _ => if zone.0 % 2 == 0 { written } else { flushed },
+                    _ => {
+                        if zone.0 % 2 == 0 {
+                            written
+                        } else {
+                            flushed
+                        }
+                    }
                 });
             });
             let text = |error| format!("{history:?}, cut after {cut} completions, style {style}: {error}");
@@ -266,8 +271,7 @@ fn harms(testbed: &mut Testbed) -> Vec<Harm> {
         }
     }
     harms.extend(records.into_iter().filter_map(|pair| Some(Harm::Blocks([pair[0]?, pair[1]?]))));
-    let zones: Vec<u32> =
-        (0..ZONES).flat_map(|zone| testbed.rig.zones_of(TENANT, zone)).map(|zone| zone.0).collect();
+    let zones: Vec<u32> = (0..ZONES).flat_map(|zone| testbed.rig.zones_of(TENANT, zone)).map(|zone| zone.0).collect();
     harms.extend(zones.iter().map(|zone| Harm::Reset(*zone)));
     for (place, zone) in zones.iter().enumerate() {
         harms.extend(zones[place + 1..].iter().map(|other| Harm::Exchange(*zone, *other)));

@@ -152,6 +152,7 @@ impl FitPlan {
             unit: spec.unit.clone(),
             of: spec.of.clone(),
             over: spec.over.clone(),
+            during: None,
         })?;
         let mut jobs = Vec::with_capacity(spec.job.len());
         for job in &spec.job {

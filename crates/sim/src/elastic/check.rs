@@ -73,8 +73,7 @@ impl ElasticRun<'_> {
         let counts = pool.zone_counts();
         let mut in_groups = 0;
         for (id, geometry) in pool.namespaces().iter() {
-            let own: usize =
-                (0..geometry.zone_count).map(|zone| pool.physical_zones(id, ZoneIndex(zone)).len()).sum();
+            let own: usize = (0..geometry.zone_count).map(|zone| pool.physical_zones(id, ZoneIndex(zone)).len()).sum();
             in_groups += own as u32;
             let table = pool.table(id).expect("it is listed");
             let share = pool.share(id).expect("it is listed");

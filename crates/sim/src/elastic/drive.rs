@@ -6,7 +6,8 @@ use zonda_ssd::Ssd;
 use zonda_ssd::profile::Profile;
 use zonda_zoned::{
     Blocks, Command, CommandId, Completion, CompletionQueue, Duration, Geometry, Instant, Lba, NamespaceId, Namespaces,
-    Operation, Outcome, PayloadKind, Prng, QueueFull, Status, ZoneAction, ZoneIndex, ZoneState, ZoneTarget, ZonedDevice,
+    Operation, Outcome, PayloadKind, Prng, QueueFull, Status, ZoneAction, ZoneIndex, ZoneState, ZoneTarget,
+    ZonedDevice,
 };
 
 use super::simulation::DriveFaults;
@@ -44,7 +45,10 @@ pub(super) struct Seen {
 
 #[derive(Debug)]
 enum Flight {
-    Write { zone: usize, end: u64 },
+    Write {
+        zone: usize,
+        end: u64,
+    },
     Flush(Vec<u64>),
     Other,
     /// It is executed, and reported as failed.
@@ -52,7 +56,14 @@ enum Flight {
 }
 
 impl Drive {
-    pub(super) fn new(ssd: Ssd, zone_count: u32, faults: DriveFaults, depth: usize, delay: Duration, prng: Prng) -> Drive {
+    pub(super) fn new(
+        ssd: Ssd,
+        zone_count: u32,
+        faults: DriveFaults,
+        depth: usize,
+        delay: Duration,
+        prng: Prng,
+    ) -> Drive {
         Drive {
             ssd,
             prng,

@@ -42,17 +42,48 @@ pub(super) enum Stage {
 /// A command in flight.
 #[derive(Clone, Debug)]
 pub(super) enum Flight {
-    Write { id: NamespaceId, zone: usize, life: u64, end: u64, appended: Option<Lba> },
-    Read { id: NamespaceId, zone: usize, start: u64, expected: Vec<u64> },
-    Finish { id: NamespaceId, zone: usize, life: u64 },
-    Reset { id: NamespaceId, zone: usize },
+    Write {
+        id: NamespaceId,
+        zone: usize,
+        life: u64,
+        end: u64,
+        appended: Option<Lba>,
+    },
+    Read {
+        id: NamespaceId,
+        zone: usize,
+        start: u64,
+        expected: Vec<u64>,
+    },
+    Finish {
+        id: NamespaceId,
+        zone: usize,
+        life: u64,
+    },
+    Reset {
+        id: NamespaceId,
+        zone: usize,
+    },
     /// Open or Close.
-    Manage { id: NamespaceId, zone: usize },
-    Extension { id: NamespaceId, zone: usize, life: u64 },
+    Manage {
+        id: NamespaceId,
+        zone: usize,
+    },
+    Extension {
+        id: NamespaceId,
+        zone: usize,
+        life: u64,
+    },
     /// Acknowledged blocks of each zone, with their lives.
-    Flush { id: NamespaceId, floors: Vec<(u64, u64)> },
+    Flush {
+        id: NamespaceId,
+        floors: Vec<(u64, u64)>,
+    },
     /// A command beyond a limit.
-    Refused { id: NamespaceId, status: Status },
+    Refused {
+        id: NamespaceId,
+        status: Status,
+    },
     /// Of a check.
     Probe,
 }
@@ -83,7 +114,15 @@ impl ElasticRun<'_> {
         let geometry = self.device().geometry(id).clone();
         let mix = self.simulation.mix;
         let kinds = [
-            mix.writes, mix.appends, mix.zeroes, mix.reads, mix.finishes, mix.resets, mix.opens, mix.closes, mix.flushes,
+            mix.writes,
+            mix.appends,
+            mix.zeroes,
+            mix.reads,
+            mix.finishes,
+            mix.resets,
+            mix.opens,
+            mix.closes,
+            mix.flushes,
             mix.extensions,
         ];
         let mut choice = self.prng.below(kinds.iter().sum::<u64>().max(1));

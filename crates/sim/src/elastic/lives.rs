@@ -55,9 +55,7 @@ impl ElasticRun<'_> {
         };
         let below: Box<dyn ZonedDevice> = match policy {
             None => handle,
-            Some(policy) => {
-                Box::new(Scheduled::new(handle, policy.scheduler()).with_in_flight_max(plan.released_max))
-            }
+            Some(policy) => Box::new(Scheduled::new(handle, policy.scheduler()).with_in_flight_max(plan.released_max)),
         };
         self.device = Some(with_bug(below, goal, PayloadKind::Bytes, self.bug));
         self.is_read_only = false;

@@ -67,8 +67,10 @@ pub struct ElasticSample {
 pub struct ActiveZones {
     /// Active zones that it may use: its essentials, its spares that it has not lent, and leased ones.
     pub available: u32,
-    /// Of these, spares of others.
-    pub leased: u32,
+    /// Its own spares that others have.
+    pub spares_lent: u32,
+    /// Spares of others that it has.
+    pub spares_leased: u32,
     /// Spares in its stripe groups.
     pub spares_used: u32,
 }
@@ -130,7 +132,8 @@ impl ElasticSample {
             let share = pool.share(id).expect("the namespace was created");
             ActiveZones {
                 available: share.essentials + share.spares(),
-                leased: share.spares_leased,
+                spares_lent: share.spares_lent,
+                spares_leased: share.spares_leased,
                 spares_used: share.spares_used,
             }
         });

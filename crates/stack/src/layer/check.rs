@@ -162,7 +162,8 @@ impl SchedulerSpec {
             let error = ConfigError::at(place, "too many commands in flight");
             return Err(error.help(format!("write at most {WAITING_MAX}")));
         }
-        Ok(Layer::Scheduler { policy, in_flight_max })
+        let merges = self.merge.as_ref().is_some_and(|merge| *merge.get_ref());
+        Ok(Layer::Scheduler { policy, in_flight_max, merges, dispatch_time: delay(&self.dispatch_time)? })
     }
 
     /// Refuses the parameters of another policy.
@@ -170,8 +171,14 @@ impl SchedulerSpec {
         fn span<T>(value: &Option<Spanned<T>>) -> Option<Range<usize>> {
             value.as_ref().map(Spanned::span)
         }
-        let of_deadline =
-            [span(&self.read_expire), span(&self.write_expire), span(&self.writes_starved), span(&self.fifo_batch)];
+        let of_deadline = [
+            span(&self.read_expire),
+            span(&self.write_expire),
+            span(&self.writes_starved),
+            span(&self.fifo_batch),
+            span(&self.merge),
+            span(&self.dispatch_time),
+        ];
         let of_ezns = [
             span(&self.read_latency_threshold),
             span(&self.block_latency),

@@ -9,7 +9,7 @@ pub use spec::{
 
 use zonda_layers::{Delay, DelayRule, Fault, FaultRule, Slice, SliceConfig, SliceError, Trace};
 use zonda_sched::{Policy, Scheduled};
-use zonda_zoned::{Geometry, Prng, ZonedDevice};
+use zonda_zoned::{Duration, Geometry, Prng, ZonedDevice};
 
 use crate::Stack;
 
@@ -33,6 +33,10 @@ pub enum Layer {
         policy: Policy,
         /// Commands in flight at the device below, at most.
         in_flight_max: usize,
+        /// Whether writes that wait are merged.
+        merges: bool,
+        /// The time of the host's processor for each command.
+        dispatch_time: Duration,
     },
 }
 
@@ -67,8 +71,11 @@ impl Layer {
                 let slice = Slice::new(below, *config).expect("the slice was checked against this geometry");
                 Stack::Slice(Box::new(slice))
             }
-            Layer::Scheduler { policy, in_flight_max } => {
-                let scheduled = Scheduled::new(below, policy.scheduler()).with_in_flight_max(*in_flight_max);
+            Layer::Scheduler { policy, in_flight_max, merges, dispatch_time } => {
+                let scheduled = Scheduled::new(below, policy.scheduler())
+                    .with_in_flight_max(*in_flight_max)
+                    .with_dispatch_time(*dispatch_time);
+                let scheduled = if *merges { scheduled.merging_writes() } else { scheduled };
                 Stack::Scheduled(Box::new(scheduled))
             }
         }

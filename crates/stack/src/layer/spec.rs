@@ -102,6 +102,11 @@ pub struct SchedulerSpec {
     pub writes_starved: Option<Spanned<u32>>,
     /// mq-deadline: requests of a batch. Default 16.
     pub fifo_batch: Option<Spanned<u32>>,
+    /// mq-deadline: whether writes that wait are merged, if they follow each other in a zone. Default
+    /// no.
+    pub merge: Option<Spanned<bool>>,
+    /// mq-deadline: the time of the host's processor for each command, one after the other. Default 0.
+    pub dispatch_time: Option<Spanned<TimeSpan>>,
     /// ezns: the latency of a read above which its stream is congested. Default 500 us.
     pub read_latency_threshold: Option<Spanned<TimeSpan>>,
     /// ezns: the time in which a zone admits a block of 4 KiB, before a write has been measured.

@@ -38,7 +38,7 @@ fn a_scheduler_lets_reads_pass_writes_that_wait() {
     // A batch of writes would go on while a read waits.
     let (none, deadline) = (with("policy = \"none\""), with("policy = \"mq-deadline\"\nfifo_batch = 1"));
     assert!(p95(&deadline) * 3 < p95(&none) * 2, "{} and {}", p95(&deadline), p95(&none));
-    let [LayerResult::Scheduler { policy: "mq-deadline", submitted, waited, waiting_max }] = &deadline.layers[..]
+    let [LayerResult::Scheduler { policy: "mq-deadline", submitted, waited, waiting_max, .. }] = &deadline.layers[..]
     else {
         panic!("{:?}", deadline.layers)
     };
