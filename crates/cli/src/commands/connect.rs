@@ -19,18 +19,19 @@ pub(crate) const HEADING: &str = "Connecting to a server";
 /// Maximum number of zones in one report: more than fit into one transfer of any drive.
 const REPORT_ZONES_MAX: u32 = 4096;
 
-/// Credentials for the members of a volume; volume.toml stores the names of the files.
+/// Credentials for the drives of a volume or pool; volume.toml or pool.toml stores the names of the
+/// files.
 #[derive(Clone, Debug, Default, Args)]
 pub(crate) struct CredentialArgs {
-    /// Host NQN with which the volume connects to servers [default: derived from the UUID of the
-    /// volume]
+    /// Host NQN with which to connect to servers [default: derived from the UUID of the volume or
+    /// pool]
     #[arg(long, value_name = "NQN", help_heading = HEADING)]
     host_nqn: Option<String>,
-    /// File with the DH-HMAC-CHAP secret of the host; volume.toml stores its name
+    /// File with the DH-HMAC-CHAP secret of the host; volume.toml or pool.toml stores its name
     #[arg(long, value_name = "FILE", help_heading = HEADING)]
     secret_file: Option<PathBuf>,
     /// File with the DH-HMAC-CHAP secret of the controller, to authenticate the server; volume.toml
-    /// stores its name
+    /// or pool.toml stores its name
     #[arg(long, value_name = "FILE", requires = "secret_file", help_heading = HEADING)]
     controller_secret_file: Option<PathBuf>,
 }

@@ -217,7 +217,7 @@ impl OpenPool {
         let drive = self.drive_geometry();
         let capacity_bytes = self.pool().shape().vzone_capacity_blocks().bytes(drive.block_size_bytes);
         let zones = zones_of(new.size, capacity_bytes)?;
-        let mut config = NamespaceConfig::new(&new.name, random::uuid()?, zones, new.max_active_zones.min(zones));
+        let mut config = NamespaceConfig::new(&new.name, random::uuid()?, zones, new.max_active_zones);
         config.weight = new.weight;
         config.read_across_zones = drive.read_across_zones;
         Ok(config)

@@ -335,7 +335,9 @@ fn a_promise_that_the_drive_cannot_keep_is_refused_when_it_is_made() {
         pool.manage(&request, &bench.ring)
     };
     assert_eq!(resize(6).expect("zones at the end are empty").promised_zones, 24);
-    bench.add(&pool, "log", 1).expect("there is space now");
+    let report = bench.add(&pool, "log", 1).expect("there is space now");
+    let active = report.namespace("log").map(|own| own.max_active_zones);
+    assert_eq!(active, Some(3), "it may grow to more zones than it has now");
     let error = resize(7).expect_err("log has it");
     assert!(error.message.starts_with("cannot resize the namespace \"db\": this needs 4 zones"), "{error}");
     let error = bench.add(&pool, "log", 1).expect_err("it exists");
