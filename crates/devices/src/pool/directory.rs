@@ -418,7 +418,7 @@ mod tests {
         let error = PoolDirectory::open(&path).expect_err("it has another key");
         assert!(error.message.contains("pool.toml is invalid: line 2: unknown key \"wrong\""), "{error}");
         fs::remove_dir_all(&path).expect("it exists");
-        assert!(PoolDirectory::open(&path).expect_err("it is gone").is_missing);
+        assert!(PoolDirectory::open(&path).expect_err("it is missing").is_missing);
         assert!(!path.exists(), "no lock file is created where there is no pool");
     }
 }

@@ -134,7 +134,7 @@ impl OpenPool {
         id
     }
 
-    /// A user that is gone: completions of its commands are discarded.
+    /// Removes a user: completions of its commands are discarded.
     pub(super) fn remove_user(&mut self, id: UserId) {
         self.users.remove(&id);
     }
@@ -211,7 +211,7 @@ impl OpenPool {
         let key = Key::of_command(completion.id).expect("the pool returns identifiers that it was given");
         let Flight { user, id } = self.flights.remove(key);
         completion.id = id;
-        // A user that is gone is not interested.
+        // Completions of a user that was removed are discarded.
         if let Some(user) = self.users.get_mut(&user) {
             user.outstanding -= 1;
             user.completions.push(completion);

@@ -15,7 +15,7 @@ refused without --force.
 
 A zone of a namespace consists of --zones-per-vzone zones of the drive. It is written in stripe groups, each over as many zones as \
 its tenant may have active at the moment, at most --width-max. The active zones of the drive are divided among the namespaces: the \
-essential ones always, the others (spares) as long as nobody else needs them. The defaults suit drives of many small zones, each on \
+essential ones always, the others (spares) as long as no other namespace needs them. The defaults suit drives of many small zones, each on \
 one or a few dies; where each zone is on all dies, the width is 1.";
 
 const EXAMPLES: &str = "Examples:
