@@ -150,6 +150,12 @@ impl Log {
         self.durable.pop_front()
     }
 
+    /// Whether it has nothing to write, and no one waits for it.
+    #[inline]
+    pub(crate) fn is_quiet(&self) -> bool {
+        self.batch.is_none() && self.pending.is_empty() && self.durable.is_empty()
+    }
+
     pub(crate) fn has_durable(&self) -> bool {
         !self.durable.is_empty()
     }

@@ -8,6 +8,7 @@ use zonda_zoned::{Key, Payload, Status};
 use crate::balloon::Grant;
 use crate::format::{GroupRecord, VZoneRecord};
 use crate::group::Group;
+use crate::limits::PHYSICAL_ZONES_MAX;
 use crate::machine::Host;
 
 /// A write to a v-zone, in the order in which it took effect.
@@ -111,6 +112,11 @@ pub(crate) struct VZone {
     /// Its last group could not be copied since it was last written.
     pub(crate) is_unmovable: bool,
 }
+
+const _: () = assert!(
+    size_of::<VZone>() + 4 * size_of::<Group>() + PHYSICAL_ZONES_MAX as usize * size_of::<u32>() <= 1024,
+    "a quiescent v-zone of the most zones, in four groups, takes at most 1 KiB"
+);
 
 impl VZone {
     /// The first block behind its groups.

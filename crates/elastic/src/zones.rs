@@ -63,6 +63,11 @@ pub(crate) struct Zones {
     draining: u32,
 }
 
+const _: () = assert!(
+    size_of::<ZoneUse>() + size_of::<u64>() + size_of::<u32>() + size_of::<(u32, bool)>() <= 64,
+    "a physical zone takes at most 64 bytes: its use, its reservation, and a place in each list"
+);
+
 impl Zones {
     /// All zones are of the log, or set aside until [`set`](Zones::set) says otherwise.
     pub(crate) fn new(zone_count: u32, log_zones: u32, active_max: u32, next_reservation: u64) -> Zones {

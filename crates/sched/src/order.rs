@@ -1,16 +1,22 @@
 //! [`Order`]: the requests that wait, and which of them must wait for others.
 
 use std::collections::BTreeMap;
+use std::collections::btree_map::Entry;
 
 use zonda_zoned::{Blocks, Command, CommandId, NamespaceId, Operation, Payload, Slab};
 
 use crate::{Request, RequestId, RequestKind};
+
+/// Zones whose lists are kept although no request waits for them.
+const IDLE_ZONES_MAX: usize = 256;
 
 /// Waiting commands. One that waits for no other is free: a scheduler may release it.
 #[derive(Debug, Default)]
 pub(crate) struct Order {
     waiting: Slab<Waiting>,
     zones: BTreeMap<(NamespaceId, u32), Zone>,
+    /// Zones in `zones` for which no request waits.
+    idle_zones: usize,
     /// Requests that touch many zones.
     wide: Vec<RequestId>,
     submitted: u64,
@@ -39,6 +45,10 @@ struct Zone {
 }
 
 impl Zone {
+    fn is_idle(&self) -> bool {
+        self.reads.is_empty() && self.others.is_empty()
+    }
+
     fn of(&mut self, kind: RequestKind) -> &mut Vec<RequestId> {
         if kind == RequestKind::Read { &mut self.reads } else { &mut self.others }
     }
@@ -72,7 +82,17 @@ impl Order {
         if is_wide {
             self.wide.push(id);
         } else {
-            zones.for_each(|zone| self.zones.entry((namespace, zone)).or_default().of(kind).push(id));
+            for zone in zones {
+                let queue = match self.zones.entry((namespace, zone)) {
+                    Entry::Vacant(place) => place.insert(Zone::default()),
+                    Entry::Occupied(place) => {
+                        let queue = place.into_mut();
+                        self.idle_zones -= usize::from(queue.is_idle());
+                        queue
+                    }
+                };
+                queue.of(kind).push(id);
+            }
         }
         (id, self.waiting[id.0].blockers == 0)
     }
@@ -159,9 +179,12 @@ impl Order {
             for zone in request.zones.clone().map(|zone| (request.namespace, zone)) {
                 let queue = self.zones.get_mut(&zone).expect("a waiting request is in the queues of its zones");
                 remove_from(queue.of(request.kind), id);
-                if queue.reads.is_empty() && queue.others.is_empty() {
-                    self.zones.remove(&zone);
-                }
+                // The next command is often to the same zone, whose lists are kept for a while.
+                self.idle_zones += usize::from(queue.is_idle());
+            }
+            if self.idle_zones > IDLE_ZONES_MAX {
+                self.zones.retain(|_, queue| !queue.is_idle());
+                self.idle_zones = 0;
             }
         }
         for waiter in waiters {
@@ -186,6 +209,9 @@ impl Order {
         let narrow = self.waiting.iter().filter(|(_, waiting)| !waiting.request.is_wide());
         let expected: usize = narrow.map(|(_, waiting)| waiting.request.zones.len()).sum();
         assert_eq!(queued, expected, "a request is in the queue of each of its zones");
+        let idle = self.zones.values().filter(|zone| zone.is_idle()).count();
+        assert_eq!(idle, self.idle_zones, "idle zones are counted");
+        assert!(idle <= IDLE_ZONES_MAX, "few of them are kept");
     }
 }
 

@@ -367,7 +367,7 @@ impl Namespace {
             record,
             table: ZoneTable::new(geometry),
             vzones,
-            writes: BTreeSet::new(),
+            writes: super::numbers::Numbers::default(),
             next_write: 0,
             releases: BTreeSet::new(),
             waiting_for_releases: BTreeSet::new(),

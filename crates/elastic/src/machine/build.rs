@@ -72,6 +72,7 @@ impl Pool {
             now,
             is_read_only: false,
             scratch: Vec::new(),
+            pieces_of_read: Vec::new(),
             bug,
         };
         let record = Record::Pool(shape.record(epoch, pool.zones.next_reservation()));

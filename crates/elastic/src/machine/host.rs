@@ -97,38 +97,40 @@ impl Pool {
         self.completions.push(Completion { id, status, outcome });
     }
 
-    /// The v-zones of a run of blocks: each with those of its blocks that are written, and how far in
-    /// the run they begin. What is not written reads as zeros.
-    fn written_parts_of(&self, namespace: u32, start: Lba, blocks: Blocks) -> Vec<(u32, Range<u64>, u64)> {
+    /// The v-zone of the first block of a run, with those of its blocks that are in the run and
+    /// written, and where the next v-zone begins. What is not written reads as zeros.
+    fn part_at(&self, namespace: u32, at: u64, end: u64) -> (u32, Range<u64>, u64) {
         let own = &self.namespaces[&namespace];
         let size = own.record.zone_size_blocks;
-        let (mut at, end) = (start.0, start.0 + blocks.0);
-        let mut parts = Vec::with_capacity(1);
-        while at < end {
-            let (zone, offset) = ((at / size) as u32, at % size);
-            let length = (size - offset).min(end - at);
-            let written = own.table.readable_blocks(ZoneIndex(zone)).0;
-            if offset < written {
-                parts.push((zone, offset..(offset + length).min(written), at - start.0));
-            }
-            at += length;
-        }
-        parts
+        let (zone, offset) = ((at / size) as u32, at % size);
+        let length = (size - offset).min(end - at);
+        let written = own.table.readable_blocks(ZoneIndex(zone)).0;
+        (zone, offset..(offset + length).min(written), at + length)
     }
 
     fn read(&mut self, host: Key<Host>, namespace: u32, start: Lba, blocks: Blocks) {
         self.hosts[host].result = HostResult::Read(Assembly::new(self.kind, blocks.0, self.format));
-        for (vzone, blocks, at) in self.written_parts_of(namespace, start, blocks) {
-            self.hosts[host].parts += 1;
-            self.add_item(namespace, vzone, Item::Read { host, blocks, at });
+        let (mut at, end) = (start.0, start.0 + blocks.0);
+        while at < end {
+            let (vzone, blocks, next) = self.part_at(namespace, at, end);
+            if blocks.start < blocks.end {
+                self.hosts[host].parts += 1;
+                self.add_item(namespace, vzone, Item::Read { host, blocks, at: at - start.0 });
+            }
+            at = next;
         }
     }
 
     fn deallocate(&mut self, host: Key<Host>, namespace: u32, ranges: &[LbaRange]) {
         for LbaRange { start, blocks } in ranges {
-            for (vzone, blocks, _) in self.written_parts_of(namespace, *start, *blocks) {
-                self.hosts[host].parts += 1;
-                self.add_item(namespace, vzone, Item::Deallocate { host, blocks });
+            let (mut at, end) = (start.0, start.0 + blocks.0);
+            while at < end {
+                let (vzone, blocks, next) = self.part_at(namespace, at, end);
+                if blocks.start < blocks.end {
+                    self.hosts[host].parts += 1;
+                    self.add_item(namespace, vzone, Item::Deallocate { host, blocks });
+                }
+                at = next;
             }
         }
     }
@@ -145,7 +147,7 @@ impl Pool {
         let own = self.namespaces.get_mut(&namespace).expect("a listed namespace exists");
         let number = own.next_write;
         own.next_write += 1;
-        own.writes.insert(number);
+        own.writes.add(number);
         if grant.filled {
             own.releases.insert(number);
         }
@@ -179,7 +181,7 @@ impl Pool {
         let Some(own) = self.namespaces.get_mut(&namespace) else { return };
         let mut ready = Vec::new();
         while let Some((before, host)) = own.flushes.front()
-            && own.writes.first().is_none_or(|oldest| oldest >= before)
+            && own.writes.first().is_none_or(|oldest| oldest >= *before)
         {
             ready.push(*host);
             own.flushes.pop_front();

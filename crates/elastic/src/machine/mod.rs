@@ -22,6 +22,7 @@ mod build;
 mod ending;
 mod host;
 mod invariants;
+mod numbers;
 mod pump;
 mod read;
 mod reclaim;
@@ -75,7 +76,7 @@ pub(crate) struct Namespace {
     pub(crate) table: ZoneTable,
     pub(crate) vzones: Vec<VZone>,
     /// Writes that have not ended, by number.
-    writes: BTreeSet<u64>,
+    writes: numbers::Numbers,
     next_write: u64,
     /// Finishes and resets that are not recorded, and writes that fill a v-zone, by number.
     releases: BTreeSet<u64>,
@@ -212,7 +213,9 @@ pub struct Pool {
     now: Instant,
     /// No record can be written any more.
     is_read_only: bool,
+    /// Reused.
     scratch: Vec<Piece>,
+    pieces_of_read: Vec<(usize, Piece)>,
     bug: Seeded,
 }
 
@@ -406,6 +409,10 @@ impl Pool {
 
     /// Sends what the log has to write, and tells those who wait for records.
     fn pump_log(&mut self) {
+        // Called with each command, and hardly one has a record.
+        if self.log.is_quiet() {
+            return;
+        }
         loop {
             while let Some((ticket, is_durable)) = self.log.poll_durable() {
                 let waiter = self.waiters.remove(&ticket).expect("a ticket comes back once");

@@ -144,7 +144,7 @@ impl Pool {
             self.fail(namespace, vzone);
         }
         let found = self.namespaces.get_mut(&namespace).expect("a namespace stays while it has writes");
-        found.writes.remove(&write.number);
+        found.writes.remove(write.number);
         self.end_part(write.host, status);
         self.release_flushes(namespace);
         self.on_released(namespace, write.number);

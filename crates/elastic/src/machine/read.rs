@@ -13,10 +13,10 @@ use crate::vzone::Busy;
 impl Pool {
     /// Submits a read of blocks that were submitted before, and ends its part when all have come.
     pub(super) fn issue_read(&mut self, namespace: u32, vzone: u32, host: Key<Host>, blocks: Range<u64>, at: u64) {
-        let pieces = self.pieces_of(namespace, vzone, &blocks);
+        let mut pieces = self.pieces_of(namespace, vzone, &blocks);
         self.hosts[host].parts += pieces.len() as u32;
         self.vzone(namespace, vzone).reads += pieces.len() as u32;
-        for (group, piece) in pieces {
+        for (group, piece) in pieces.drain(..) {
             let origin = self.origin_of(namespace, vzone, group);
             let start = self.zone_lba(piece.zone, piece.zone_block);
             let operation = Operation::Read { start, blocks: Blocks(piece.blocks) };
@@ -24,26 +24,28 @@ impl Pool {
             let at = at.wrapping_sub(blocks.start);
             self.issue(Op::Read { host, namespace, vzone, group, piece, at }, operation, origin);
         }
+        self.pieces_of_read = pieces;
         self.end_part(host, Status::Success);
     }
 
     pub(super) fn issue_deallocate(&mut self, namespace: u32, vzone: u32, host: Key<Host>, blocks: Range<u64>) {
-        let pieces = self.pieces_of(namespace, vzone, &blocks);
+        let mut pieces = self.pieces_of(namespace, vzone, &blocks);
         self.hosts[host].parts += pieces.len() as u32;
         self.vzone(namespace, vzone).reads += pieces.len() as u32;
-        for (group, piece) in pieces {
+        for (group, piece) in pieces.drain(..) {
             let origin = self.origin_of(namespace, vzone, group);
             let range = LbaRange { start: self.zone_lba(piece.zone, piece.zone_block), blocks: Blocks(piece.blocks) };
             let operation = Operation::Deallocate { ranges: [range].into() };
             self.issue(Op::Deallocate { host, namespace, vzone }, operation, origin);
         }
+        self.pieces_of_read = pieces;
         self.end_part(host, Status::Success);
     }
 
     /// The pieces of a range, with their groups. Blocks of a v-zone that were never submitted, as
     /// those behind a failed write, have none.
     fn pieces_of(&mut self, namespace: u32, vzone: u32, blocks: &Range<u64>) -> Vec<(usize, Piece)> {
-        let mut found = Vec::new();
+        let mut found = std::mem::take(&mut self.pieces_of_read);
         let mut pieces = std::mem::take(&mut self.scratch);
         let own = &self.namespaces[&namespace].vzones[vzone as usize];
         for (index, group) in own.groups.iter().enumerate() {
