@@ -208,10 +208,15 @@ impl Pool {
 
     /// Takes zones for the next part of the copy, unless hosts wait for some.
     fn add_reclaim_group(&mut self) {
+        let Some(reclaim) = &mut self.reclaim else { return };
         if self.granting.is_some() || !self.arbiter.is_empty() {
+            // They may wait for the active zones that the copy has.
+            if !reclaim.groups.is_empty() {
+                reclaim.step = Step::Abandoned;
+                self.continue_reclaim();
+            }
             return;
         }
-        let Some(reclaim) = &self.reclaim else { return };
         let (namespace, vzone, index) = (reclaim.namespace, reclaim.vzone, reclaim.index + reclaim.groups.len());
         let width = self.balloon.share(namespace).width_min;
         if self.zones.obtainable() < width {
