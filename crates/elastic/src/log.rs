@@ -56,6 +56,8 @@ struct LogCopy {
     has_error: bool,
     /// Zones to reset once another has taken their place: they may be active still.
     stale: Vec<u32>,
+    /// Zones that a mount has found beside the present one: an interrupted mount leaves them active.
+    leftovers: Vec<u32>,
 }
 
 #[derive(Debug)]
@@ -67,6 +69,8 @@ struct Batch {
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Step {
+    /// What an interrupted mount has left of this copy is reset.
+    Sweep(usize),
     /// This copy begins a zone: the zone is reset,
     Clear(usize),
     /// and the checkpoint written,
@@ -84,6 +88,8 @@ pub(crate) struct CopyEnd {
     /// The slot that was written last, and its generation.
     pub(crate) current: usize,
     pub(crate) generation: u64,
+    /// The slot of the checkpoint that was read, if it is of this copy.
+    pub(crate) read: Option<usize>,
 }
 
 impl LogCopy {
@@ -120,6 +126,7 @@ impl Log {
             outstanding: 0,
             has_error: false,
             stale: vec![slots_of(copy)[ends[copy].current]],
+            leftovers: leftovers_of(copy, ends[copy]),
         });
         Log {
             pool,
@@ -194,6 +201,7 @@ impl Log {
         let zone_blocks = self.zone_blocks;
         let full = self.copies.iter().position(|copy| !copy.has_failed() && copy.next_block >= zone_blocks);
         let step = match full {
+            Some(copy) if !self.copies[copy].leftovers.is_empty() => Step::Sweep(copy),
             Some(copy) if self.copies[copy].advance() => Step::Clear(copy),
             Some(_) => unreachable!("a copy that has not failed has a zone"),
             None => Step::Write,
@@ -218,6 +226,13 @@ impl Log {
             Step::Flushed(index) => {
                 self.copies[index].outstanding = 1;
                 self.effects.push_back(LogEffect::Flush);
+            }
+            Step::Sweep(index) => {
+                let copy = &mut self.copies[index];
+                for zone in std::mem::take(&mut copy.leftovers) {
+                    copy.outstanding += 1;
+                    self.effects.push_back(LogEffect::Reset { copy: index, zone });
+                }
             }
             Step::Tidy(index) => {
                 let copy = &mut self.copies[index];
@@ -309,7 +324,7 @@ impl Log {
         let Some(batch) = &mut self.batch else { return };
         let step = batch.step;
         match step {
-            Step::Tidy(index) => {
+            Step::Sweep(index) | Step::Tidy(index) => {
                 // A zone that cannot be reset is found out when its turn comes.
                 self.copies[index].has_error = false;
                 self.choose_step();
@@ -366,6 +381,16 @@ impl Log {
 /// on different dies.
 pub(crate) fn slots_of(copy: usize) -> [u32; SLOTS] {
     std::array::from_fn(|slot| (slot * LOG_COPIES + copy) as u32)
+}
+
+/// Zones of a copy beside the one that was written last, and the one that was read: before another is
+/// begun, they must not be active.
+fn leftovers_of(copy: usize, end: CopyEnd) -> Vec<u32> {
+    if end.generation == 0 {
+        return Vec::new();
+    }
+    let slots = slots_of(copy).into_iter().enumerate();
+    slots.filter(|(slot, _)| *slot != end.current && Some(*slot) != end.read).map(|(_, zone)| zone).collect()
 }
 
 /// The records in as many parts as are needed.

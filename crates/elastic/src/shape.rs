@@ -61,6 +61,9 @@ impl Shape {
                 "a pool needs blocks of at least {BLOCK_BYTES_MIN} bytes and at most {ZONES_MAX} zones"
             ));
         }
+        if drive.max_transfer_blocks.0 < HEADER_BLOCKS {
+            return Err(format!("a pool needs a drive that transfers {HEADER_BLOCKS} blocks at once"));
+        }
         let active = drive.max_active_zones.unwrap_or(ACTIVE_WITHOUT_LIMIT).min(drive.zone_count);
         let groups_active = active.saturating_sub(LOG_ACTIVE_ZONES);
         if groups_active == 0 || drive.zone_count <= LOG_ZONES {

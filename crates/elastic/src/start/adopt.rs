@@ -26,9 +26,8 @@ impl Start {
         let mut zones = Zones::new(self.drive.zone_count, LOG_ZONES, shape.active_max(), 1);
         (LOG_ZONES..self.drive.zone_count).for_each(|zone| zones.set(zone, ZoneUse::Free, 0));
         let last = LOG_ZONES as usize / 2 - 1;
-        let ends = [CopyEnd { current: last, generation: 0 }; 2];
-        let log =
-            Log::new(id, self.drive.block_size_bytes as usize, self.drive.zone_capacity_blocks.0, 0, ends, self.bug);
+        let ends = [CopyEnd { current: last, generation: 0, read: None }; 2];
+        let log = Log::new(id, self.drive.block_size_bytes as usize, self.drive.zone_capacity_blocks.0, 0, ends, self.bug);
         Ok(self.pool(now, id, shape, 1, zones, log))
     }
 
@@ -70,6 +69,11 @@ impl Start {
                 _ if retired.contains(&zone) => ZoneUse::Retired,
                 ZoneState::Empty => ZoneUse::Free,
                 ZoneState::ReadOnly | ZoneState::Offline => ZoneUse::Retired,
+                // A power loss may leave a zone active that has lost all its blocks.
+                _ if self.zones[zone as usize].written == 0 => {
+                    to_reset.push(zone);
+                    ZoneUse::Leaving
+                }
                 _ if self.reservation_in(zone).is_some() && self.bug.has(SeededBug::UnresetZones) => ZoneUse::Free,
                 _ if self.reservation_in(zone).is_some() => {
                     to_reset.push(zone);

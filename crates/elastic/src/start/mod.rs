@@ -265,7 +265,11 @@ impl Start {
         let size = self.drive.block_size_bytes as usize;
         for index in 0..blocks {
             let part = bytes.as_ref().and_then(|bytes| bytes.get(index as usize * size..(index as usize + 1) * size));
-            self.log.add(copy, slot, block + index, part);
+            // The write pointer of a zone that is read only is not known: behind it are blanks.
+            let is_behind = self.zones[zone as usize].state == ZoneState::ReadOnly;
+            if !(is_behind && part.is_some_and(|part| part.iter().all(|byte| *byte == 0))) {
+                self.log.add(copy, slot, block + index, part);
+            }
         }
     }
 

@@ -50,7 +50,7 @@ impl LogRead {
             })
             .filter(|((copy, ..), block)| usize::from(block.copy) == *copy)
             .collect();
-        let (covered, checkpoint) = newest_checkpoint(&own)
+        let (covered, read, checkpoint) = newest_checkpoint(&own)
             .ok_or_else(|| StartError::LogDamaged("no checkpoint can be read in either copy".to_owned()))?;
         let records: BTreeMap<u64, &LogBlock> = own
             .iter()
@@ -76,7 +76,7 @@ impl LogRead {
                 next_reservation: 0,
             },
             sequence: last,
-            ends: ends_of(&own),
+            ends: ends_of(&own, read),
             namespaces: BTreeMap::new(),
             vzones: BTreeMap::new(),
             retired: Vec::new(),
@@ -149,8 +149,8 @@ impl LogRead {
     }
 }
 
-/// The newest checkpoint of which all parts can be read, and what it covers.
-fn newest_checkpoint<'b>(own: &[(Place, &'b LogBlock)]) -> Option<(u64, Vec<&'b LogBlock>)> {
+/// The newest checkpoint of which all parts can be read: what it covers, and its copy and zone.
+fn newest_checkpoint<'b>(own: &[(Place, &'b LogBlock)]) -> Option<(u64, (usize, usize), Vec<&'b LogBlock>)> {
     let mut parts: BTreeMap<(u64, u64, usize, usize), BTreeMap<u32, &'b LogBlock>> = BTreeMap::new();
     for ((copy, slot, _), block) in own {
         if let Body::Checkpoint { part, .. } = block.body {
@@ -164,17 +164,18 @@ fn newest_checkpoint<'b>(own: &[(Place, &'b LogBlock)]) -> Option<(u64, Vec<&'b 
         })
     };
     let (key, newest) = parts.into_iter().rev().find(|(_, found)| is_whole(found))?;
-    Some((key.0, newest.into_values().collect()))
+    Some((key.0, (key.2, key.3), newest.into_values().collect()))
 }
 
 /// Where each copy was written last.
-fn ends_of(own: &[(Place, &LogBlock)]) -> [CopyEnd; LOG_COPIES] {
+fn ends_of(own: &[(Place, &LogBlock)], read: (usize, usize)) -> [CopyEnd; LOG_COPIES] {
     let mut ends = [CopyEnd::default(); LOG_COPIES];
     for ((copy, slot, _), block) in own {
         if block.generation >= ends[*copy].generation {
-            ends[*copy] = CopyEnd { current: *slot, generation: block.generation };
+            ends[*copy] = CopyEnd { current: *slot, generation: block.generation, read: None };
         }
     }
+    ends[read.0].read = Some(read.1);
     ends
 }
 

@@ -121,7 +121,7 @@ impl<'s> ElasticRun<'s> {
         let load = &self.simulation.load;
         let mut commands_left = load.commands_of_life / 2 + self.prng.below(load.commands_of_life);
         let mut steps_left = 20 * load.commands_of_life;
-        while commands_left > 0 && steps_left > 0 {
+        while commands_left > 0 && steps_left > 0 && !self.tenants.is_empty() {
             steps_left -= 1;
             for _ in 0..=self.prng.below(3) {
                 if self.flights.len() < load.queue_depth && self.commands < load.commands && self.act()? {
@@ -287,7 +287,8 @@ impl<'s> ElasticRun<'s> {
         }
         let zone = self.prng.below(self.simulation.geometry.zone_count.into()) as u32;
         let is_spared = zone < 6 && self.simulation.faults.log_copy != Some(zone % 2);
-        if is_spared {
+        let failed = self.touched.len() as u32;
+        if is_spared || failed > self.simulation.geometry.zone_count / 8 {
             return;
         }
         let to = if self.prng.chance(1, 2) { ZoneState::ReadOnly } else { ZoneState::Offline };
@@ -318,7 +319,7 @@ impl<'s> ElasticRun<'s> {
     pub(super) fn is_excused(&self, tenant: usize, zone: usize) -> bool {
         let own = &self.tenants[tenant];
         let crashes = own.zones[zone].crashes;
-        let is_torn = crashes >= 8 || (crashes > 0 && self.simulation.pool.is_volatile);
+        let is_torn = own.zones[zone].has_failed || crashes >= 8 || (crashes > 0 && self.simulation.pool.is_volatile);
         let physical = self.pool().physical_zones(own.id, ZoneIndex(zone as u32));
         is_torn || self.is_read_only || physical.iter().any(|zone| self.touched.contains(&zone.0))
     }

@@ -146,7 +146,7 @@ fn generate_geometry(prng: &mut Prng) -> Geometry {
     let active = one_of(prng, &[4, 5, 6, 8, 8, 14, 14, 14, 24, 32, 32, 64, 256]) as u32;
     let capacity = one_of(prng, &[16, 24, 24, 32, 48, 64]);
     let zone_count = (24 + prng.below(60) as u32).max(active + 4);
-    let transfer = one_of(prng, &[1, 4, 8, 16, 16]);
+    let transfer = one_of(prng, &[2, 4, 8, 16, 16]);
     Geometry {
         block_size_bytes: one_of(prng, &[512, 512, 512, 4096]) as u32,
         metadata_bytes: one_of(prng, &[0, 0, 8]) as u16,
