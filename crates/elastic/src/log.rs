@@ -200,8 +200,10 @@ impl Log {
     fn choose_step(&mut self) {
         let zone_blocks = self.zone_blocks;
         let full = self.copies.iter().position(|copy| !copy.has_failed() && copy.next_block >= zone_blocks);
+        // Those of both copies: the drive has one active zone for the log beside the present two.
+        let left = self.copies.iter().position(|copy| !copy.has_failed() && !copy.leftovers.is_empty());
         let step = match full {
-            Some(copy) if !self.copies[copy].leftovers.is_empty() => Step::Sweep(copy),
+            Some(_) if left.is_some() => Step::Sweep(left.expect("it was just found")),
             Some(copy) if self.copies[copy].advance() => Step::Clear(copy),
             Some(_) => unreachable!("a copy that has not failed has a zone"),
             None => Step::Write,

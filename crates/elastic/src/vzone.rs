@@ -45,7 +45,8 @@ pub(crate) enum Item {
     Finish(Key<Host>, u64),
     Reset(Key<Host>, u64),
     /// A change that is in the table, and has to be recorded.
-    Record(Key<Host>, u64),
+    /// With the descriptor extension that was set.
+    Record(Key<Host>, u64, Option<Box<[u8]>>),
 }
 
 /// What the v-zone is doing; items wait for it.

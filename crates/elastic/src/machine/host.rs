@@ -212,7 +212,13 @@ impl Pool {
             let item = match effect {
                 ZoneEffect::Finished { .. } => Item::Finish(host, number),
                 ZoneEffect::Reset { .. } => Item::Reset(host, number),
-                ZoneEffect::ExtensionSet { .. } | ZoneEffect::Offlined { .. } => Item::Record(host, number),
+                ZoneEffect::ExtensionSet { .. } | ZoneEffect::Offlined { .. } => {
+                    let extension = match action {
+                        ZoneAction::SetDescriptorExtension { extension, .. } => Some(extension.clone()),
+                        _ => None,
+                    };
+                    Item::Record(host, number, extension)
+                }
                 ZoneEffect::Opened { .. } | ZoneEffect::Closed { .. } => continue,
                 ZoneEffect::Committed { .. } => unreachable!("v-zones have no ZRWA"),
             };
@@ -220,12 +226,8 @@ impl Pool {
             if matches!(item, Item::Finish(..) | Item::Reset(..)) {
                 own.releases.insert(number);
             }
-            match action {
-                ZoneAction::SetDescriptorExtension { extension, .. } => {
-                    self.vzone(namespace, vzone).extension = Some(extension.clone());
-                }
-                ZoneAction::Offline => self.vzone(namespace, vzone).is_offline = true,
-                _ => {}
+            if matches!(action, ZoneAction::Offline) {
+                self.vzone(namespace, vzone).is_offline = true;
             }
             self.hosts[host].parts += 1;
             self.add_item(namespace, vzone, item);

@@ -69,13 +69,15 @@ impl Pool {
                     own.items.pop_front();
                     self.begin_reset(namespace, vzone, Some((host, number)));
                 }
-                Item::Record(host, number) => {
-                    let (host, number) = (*host, *number);
+                Item::Record(host, number, extension) => {
+                    let (host, number, extension) = (*host, *number, extension.clone());
                     if self.must_wait_for_releases(namespace, vzone, number) {
                         return;
                     }
                     let own = self.vzone(namespace, vzone);
                     own.items.pop_front();
+                    // Not before: a reset before it forgets the extension.
+                    own.extension = extension.or(own.extension.take());
                     own.busy = Some(Busy::Record(host));
                     self.record_vzone(namespace, vzone, Waiter::Change { namespace, vzone });
                 }

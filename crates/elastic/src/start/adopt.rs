@@ -27,7 +27,8 @@ impl Start {
         (LOG_ZONES..self.drive.zone_count).for_each(|zone| zones.set(zone, ZoneUse::Free, 0));
         let last = LOG_ZONES as usize / 2 - 1;
         let ends = [CopyEnd { current: last, generation: 0, read: None }; 2];
-        let log = Log::new(id, self.drive.block_size_bytes as usize, self.drive.zone_capacity_blocks.0, 0, ends, self.bug);
+        let log =
+            Log::new(id, self.drive.block_size_bytes as usize, self.drive.zone_capacity_blocks.0, 0, ends, self.bug);
         Ok(self.pool(now, id, shape, 1, zones, log))
     }
 
@@ -264,6 +265,10 @@ fn place(mut vzone: VZone, own: &mut Namespace, index: u32) {
     if table.set_written(zone, written).is_err() {
         // More are active than the limits allow, which no writer does: it can be read.
         vzone.has_failed = true;
+        // A full zone is not active, and its blocks can be read.
+        let capacity = table.geometry().zone_capacity_blocks;
+        let is_placed = table.set_written(zone, capacity);
+        vzone.is_damaged |= is_placed.is_err();
     }
     if let Some(extension) = vzone.extension.clone() {
         vzone.has_failed |= !table.restore_extension(zone, extension);

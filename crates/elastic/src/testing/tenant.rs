@@ -155,7 +155,14 @@ impl Life {
                 let is_possible = end == capacity || self.finish.is_some();
                 (is_possible && holds(end)).then_some(end)
             }
-            ZoneState::ReadOnly => (least..=end).rev().find(|blocks| holds(*blocks)),
+            // Where the write pointer of a zone below is not known, blocks may be missing between others.
+            ZoneState::ReadOnly => {
+                let is_own = |(block, found): (usize, &Content)| {
+                    let is_written = block < self.blocks.len() && self.is(block as u64, *found, tenant, zone);
+                    is_written || (block as u64 >= least && matches!(found, Content::Zeros | Content::Unreadable))
+                };
+                found.blocks.iter().enumerate().all(is_own).then_some(least)
+            }
             ZoneState::Offline | ZoneState::NotWritePointer => None,
         };
         blocks.filter(|_| is_extended)
@@ -227,7 +234,7 @@ impl TenantZone {
         let is_empty = found.state == ZoneState::Empty;
         let number = if is_empty { self.now.number + 1 } else { life.number };
         let mut kept = life.blocks;
-        kept.truncate(blocks as usize);
+        kept.truncate(if was_read_only { kept.len() } else { blocks as usize });
         let extension = if was_read_only { life.extension.map(|it| it.0) } else { found.extension };
         *self = TenantZone {
             now: Life {

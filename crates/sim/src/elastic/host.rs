@@ -204,7 +204,8 @@ impl ElasticRun<'_> {
         }
         let (id, capacity) = (self.tenants[tenant].id, geometry.zone_capacity_blocks.0);
         let known = self.tenants[tenant].zones[zone].now.blocks.clone();
-        let last = if self.prng.chance(1, 8) { capacity } else { (known.len() as u64).max(1) };
+        let is_behind = self.prng.chance(1, 8) && !self.tenants[tenant].zones[zone].has_failed;
+        let last = if is_behind { capacity } else { (known.len() as u64).max(1) };
         let start = self.prng.below(last);
         let blocks = 1 + self.prng.below(geometry.max_transfer_blocks.0.min(capacity - start).min(16));
         let expected = (start..start + blocks).map(|at| known.get(at as usize).copied().unwrap_or(0)).collect();

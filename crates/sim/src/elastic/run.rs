@@ -197,9 +197,8 @@ impl<'s> ElasticRun<'s> {
                 if is_durable {
                     let found = self.tenants.iter_mut().find(|tenant| tenant.id == namespace);
                     found.expect("it was created").stage = Stage::Live;
-                } else {
-                    self.tenants.retain(|tenant| tenant.id != namespace);
                 }
+                // Otherwise a mount may find it.
             }
             PoolEvent::Resized { namespace, is_durable } => {
                 if let Some(place) = self.tenants.iter().position(tenant(namespace)) {
@@ -319,7 +318,11 @@ impl<'s> ElasticRun<'s> {
     pub(super) fn is_excused(&self, tenant: usize, zone: usize) -> bool {
         let own = &self.tenants[tenant];
         let crashes = own.zones[zone].crashes;
-        let is_torn = own.zones[zone].has_failed || crashes >= 8 || (crashes > 0 && self.simulation.pool.is_volatile);
+        // A zone that fails is recorded after another may have become active instead: more are active than
+        // the namespace may have, and a mount makes one of them read only.
+        let is_torn = own.zones.iter().any(|zone| zone.has_failed)
+            || crashes >= 8
+            || (crashes > 0 && self.simulation.pool.is_volatile);
         let physical = self.pool().physical_zones(own.id, ZoneIndex(zone as u32));
         is_torn || self.is_read_only || physical.iter().any(|zone| self.touched.contains(&zone.0))
     }
