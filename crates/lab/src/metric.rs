@@ -47,6 +47,8 @@ enum Source {
     Host(HostFigure),
 }
 
+type SampleFigure = fn(&JobSample) -> u64;
+
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Figure {
     Bandwidth,
@@ -212,12 +214,9 @@ impl Source {
     }
 }
 
-/// A counter of a job in one interval of the time series.
-type OfSample = fn(&JobSample) -> u64;
-
 impl Figure {
     /// The figure of a sample that it is computed from, if there is one, and whether it is a rate.
-    fn of_sample(self) -> Option<(OfSample, bool)> {
+    fn of_sample(self) -> Option<(SampleFigure, bool)> {
         match self {
             Figure::Bandwidth => Some((|sample| sample.bytes, true)),
             Figure::Iops => Some((|sample| sample.operations, true)),

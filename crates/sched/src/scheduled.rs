@@ -104,7 +104,8 @@ impl<D: ZonedDevice> Scheduled<D> {
         Scheduled { merges: true, ..self }
     }
 
-    /// The same, with a processor that takes this time for each release, one after the other.
+    /// The same, with a processor that takes this time for each command, merged ones included, one
+    /// after the other.
     #[must_use]
     pub fn with_dispatch_time(self, dispatch_time: Duration) -> Scheduled<D> {
         Scheduled { dispatch_time, ..self }
@@ -191,8 +192,8 @@ impl<D: ZonedDevice> Scheduled<D> {
             match self.inner.submit(now, command.with_id(CommandId::from(slot))) {
                 Ok(()) => {
                     let (request, merged) = self.on_released(id, own_id);
+                    self.dispatches_at = now + self.dispatch_time * (1 + merged.len() as u64);
                     self.in_flight[slot] = Some(Flight { id: own_id, merged, request, released: now });
-                    self.dispatches_at = now + self.dispatch_time;
                 }
                 Err(QueueFull(command)) => {
                     self.in_flight.remove(slot);

@@ -315,3 +315,39 @@ fn a_flush_waits_for_the_writes_before_it_and_reads_do_not_wait_for_it() {
     let config = MqDeadlineConfig { fifo_batch: 1, ..MqDeadlineConfig::default() };
     assert_eq!(releases(deadline(config), commands), [1, 4, 2, 3, 5]);
 }
+
+#[test]
+fn writes_that_wait_for_their_zone_are_merged_up_to_the_largest_transfer() {
+    let geometry = Geometry { max_transfer_blocks: Blocks(3), max_append_blocks: Blocks(3), ..Geometry::tiny() };
+    let mut device = Scheduled::new(slow(geometry), deadline(MqDeadlineConfig::default())).merging_writes();
+    let mut device_takes = |write: Command| device.submit(Instant::ZERO, write).unwrap();
+    (0..6).for_each(|block| device_takes(write(block, block)));
+    // Not the next block, and another zone.
+    device_takes(write(6, 8));
+    device_takes(write(7, 16));
+    assert_eq!(device.counters().merged, 3, "blocks 2 and 3 with block 1, and 5 with 4: three are the most");
+}
+
+#[test]
+fn all_merged_writes_end_with_the_one_that_they_were_merged_into() {
+    let mut device = Scheduled::new(slow(Geometry::tiny()), deadline(MqDeadlineConfig::default())).merging_writes();
+    (0..4).for_each(|block| device.submit(Instant::ZERO, write(block, block)).unwrap());
+    assert_eq!(polled(&mut device, 100), [0]);
+    assert_eq!(polled(&mut device, 199), [], "one write of the zone is in flight at a time");
+    let mut ended = polled(&mut device, 200);
+    ended.sort_unstable();
+    assert_eq!((ended, device.counters().merged), (vec![1, 2, 3], 2));
+    device.check_invariants();
+}
+
+#[test]
+fn a_processor_releases_one_command_after_the_other() {
+    let mut device =
+        Scheduled::new(slow(Geometry::tiny()), deadline(MqDeadlineConfig::default())).with_dispatch_time(Duration(30));
+    (0..3).for_each(|id| device.submit(Instant::ZERO, read(id, id)).unwrap());
+    for (id, until) in [(0, 100), (1, 130), (2, 160)] {
+        assert_eq!(polled(&mut device, until - 1), [], "read {id} was released {until} - 100 after the start");
+        assert_eq!(polled(&mut device, until), [id]);
+        device.check_invariants();
+    }
+}
