@@ -131,7 +131,7 @@ impl<'s> ElasticRun<'s> {
             self.change_namespaces();
             self.degrade();
             if load.pauses_every > 0 && self.prng.chance(1, load.pauses_every) {
-                self.now = self.now + Duration(self.prng.below(3_000_000_000));
+                self.now += Duration(self.prng.below(3_000_000_000));
             }
             if !self.step()? && self.flights.is_empty() && self.commands >= load.commands {
                 break;
@@ -201,10 +201,10 @@ impl<'s> ElasticRun<'s> {
                 // Otherwise a mount may find it.
             }
             PoolEvent::Resized { namespace, is_durable } => {
-                if let Some(place) = self.tenants.iter().position(tenant(namespace)) {
-                    if is_durable {
-                        self.tenants[place].resized_from = None;
-                    }
+                if let Some(place) = self.tenants.iter().position(tenant(namespace))
+                    && is_durable
+                {
+                    self.tenants[place].resized_from = None;
                 }
             }
             PoolEvent::Deleted { namespace } => self.tenants.retain(|tenant| tenant.id != namespace),
