@@ -193,7 +193,8 @@ impl Rig {
             for (at, buffer) in blocks.into_iter().enumerate() {
                 let payload = Payload::Bytes(Box::new(buffer));
                 let operation = Operation::Write { start: start + Blocks(at as u64), blocks: Blocks(1), payload };
-                assert!(self.directly(operation).status.is_success());
+                // With too many active zones it stays empty, which is damage, too.
+                self.directly(operation);
             }
         }
     }
