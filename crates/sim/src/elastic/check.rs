@@ -82,11 +82,12 @@ impl ElasticRun<'_> {
                 return Err(CheckError::new(FailureKind::Leak, None, message));
             }
         }
-        if self.touched.is_empty() && !self.is_read_only {
-            if counts.in_groups != in_groups || counts.retired + counts.set_aside > 0 {
-                let message = format!("{in_groups} zones of the drive are in v-zones, and the pool counts {counts:?}");
-                return Err(CheckError::new(FailureKind::Leak, None, message));
-            }
+        if self.touched.is_empty()
+            && !self.is_read_only
+            && (counts.in_groups != in_groups || counts.retired + counts.set_aside > 0)
+        {
+            let message = format!("{in_groups} zones of the drive are in v-zones, and the pool counts {counts:?}");
+            return Err(CheckError::new(FailureKind::Leak, None, message));
         }
         Ok(())
     }
