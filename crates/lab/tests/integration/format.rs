@@ -168,3 +168,25 @@ fn a_curve_can_only_except_values_of_x() {
     assert_eq!((message.as_str(), place.as_str()), ("not a value of x", "3"));
     assert!(help.contains('1') && help.contains('2'), "{help}");
 }
+
+#[test]
+fn a_metric_of_a_part_of_a_run_needs_a_run_with_samples() {
+    let of = "of = \"readers.read.iops\"\n";
+    let (message, place, help) = refusal(of, "of = \"readers.*.iops\"\nduring = [\"1 ms\", \"2 ms\"]\n");
+    assert_eq!(message, "\"during\" needs runs that end by themselves");
+    assert!(place.contains("1 ms") && help.contains("give it to the jobs"), "{place}: {help}");
+    let (message, ..) = refusal(of, "of = \"readers.*.iops\"\nduring = [\"2 ms\", \"1 ms\"]\n");
+    assert_eq!(message, "the part of the run has no length");
+    let (message, _, help) = refusal(of, "of = \"readers.read.iops\"\nduring = [\"1 ms\", \"2 ms\"]\n");
+    assert_eq!(message, "a part of a run has no figure of this kind");
+    assert!(help.contains("JOB.*.iops"), "{help}");
+}
+
+#[test]
+fn a_pool_is_changed_or_left_out_by_its_keys() {
+    let key = "\"job.readers.block_size\" = \"4 KiB\"";
+    let (message, _, help) = refusal(key, "elastic = true");
+    assert!(message.contains("can only be false") && help.contains("elastic.KEY"), "{message}: {help}");
+    let (message, ..) = refusal(key, "\"elastic.width_max\" = 8");
+    assert_eq!(message, "missing table [elastic]");
+}
