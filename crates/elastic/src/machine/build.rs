@@ -61,6 +61,8 @@ impl Pool {
             leaving_zones: BTreeMap::new(),
             leaving_widths: BTreeMap::new(),
             to_reset: Vec::new(),
+            resetting_at_start: 0,
+            active_to_reset: 0,
             reclaim: None,
             to_reclaim: Vec::new(),
             leaving_copies: 0,
@@ -101,9 +103,23 @@ impl Pool {
         }
     }
 
-    /// Zones that are to be reset once the epoch is recorded.
-    pub(crate) fn reset_at_start(&mut self, zones: Vec<u32>) {
+    /// Zones that are to be reset once the epoch is recorded, and how many of them are active. A reset
+    /// that a power loss cancels leaves its zone active beside the one that took its place: no zone is
+    /// reserved before all of them are reset.
+    pub(crate) fn reset_at_start(&mut self, zones: Vec<u32>, active: u32) {
         self.to_reset = zones;
+        self.active_to_reset = active;
+        self.zones.adopt_active(active);
+        self.zones.begin_draining(active);
+        self.zones.end_mount();
+    }
+
+    /// The zones that a mount has found are reset or retired.
+    pub(super) fn on_start_reset(&mut self) {
+        self.resetting_at_start -= 1;
+        if self.resetting_at_start == 0 {
+            self.zones.release_active(std::mem::take(&mut self.active_to_reset));
+        }
     }
 
     /// The epoch is recorded: what waited for it begins.
@@ -111,6 +127,7 @@ impl Pool {
         if is_durable {
             for zone in std::mem::take(&mut self.to_reset) {
                 assert_eq!(self.zones.zone_use(zone), ZoneUse::Leaving, "zone {zone} is of no v-zone");
+                self.resetting_at_start += 1;
                 self.reset_zone(zone, ResetOf::NoVZone);
             }
         }

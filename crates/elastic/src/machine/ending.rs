@@ -189,8 +189,10 @@ impl Pool {
         if !status.is_success() {
             self.record(&Record::Retired { zone }, Waiter::Nothing);
         }
-        if of == ResetOf::Copy {
-            self.on_copy_reset();
+        match of {
+            ResetOf::Copy => self.on_copy_reset(),
+            ResetOf::NoVZone => self.on_start_reset(),
+            ResetOf::VZone(..) => {}
         }
         if let ResetOf::VZone(namespace, vzone) = of {
             let own = self.vzone(namespace, vzone);

@@ -39,7 +39,7 @@ impl Pool {
         }
         let ending = self.endings.iter().map(|(_, ending)| ending.zones.len() as u32).sum::<u32>();
         let leaving = self.leaving_widths.values().sum::<u32>();
-        let leaving = leaving + self.leaving_copies;
+        let leaving = leaving + self.leaving_copies + self.active_to_reset;
         assert_eq!(draining + ending + leaving, self.zones.draining(), "groups drain from their last block on");
         active += ending + leaving + self.reclaim.as_ref().map_or(0, super::reclaim::Reclaim::width);
         assert_eq!(active, self.zones.active_in_groups(), "each active zone is of a group that can be written");

@@ -123,9 +123,10 @@ impl Pool {
                 break;
             }
             if write.issued < write.blocks.end {
-                let stands = write.issued;
-                if write.status.is_success() {
-                    let own = self.vzone(namespace, vzone);
+                let (stands, is_success) = (write.issued, write.status.is_success());
+                let own = self.vzone(namespace, vzone);
+                // Behind a failed write nothing stands, and what waits there was never submitted.
+                if is_success && !own.has_failed {
                     own.written = own.written.max(stands);
                 }
                 break;

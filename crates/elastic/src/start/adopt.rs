@@ -45,7 +45,7 @@ impl Start {
         let next_reservation = newest.map_or(0, |newest| newest + 1).max(found.pool.next_reservation);
         let mut zones = Zones::new(zone_count, LOG_ZONES, shape.active_max(), next_reservation);
         let mut owned: BTreeSet<u32> = BTreeSet::new();
-        let mut to_reset: Vec<u32> = Vec::new();
+        let (mut to_reset, mut active_to_reset) = (Vec::new(), 0);
         let mut mounted: BTreeMap<(u32, u32), VZone> = BTreeMap::new();
         for (key, record) in &found.vzones {
             let mut all = record.groups.iter().flat_map(|group| &group.zones);
@@ -83,6 +83,12 @@ impl Start {
                 _ => ZoneUse::SetAside,
             };
             zones.set(zone, to, 0);
+            match to {
+                ZoneUse::Leaving if state.is_active() => active_to_reset += 1,
+                // It stays active: nothing resets it.
+                ZoneUse::Retired | ZoneUse::SetAside if state.is_active() => zones.lose_active(),
+                _ => {}
+            }
         }
         let block_bytes = self.drive.block_size_bytes as usize;
         let log =
@@ -103,7 +109,7 @@ impl Start {
             pool.adopt_namespace(own);
         }
         pool.adopt_groups();
-        pool.reset_at_start(to_reset);
+        pool.reset_at_start(to_reset, active_to_reset);
         Ok(pool)
     }
 
@@ -150,6 +156,10 @@ impl Start {
         vzone.issued = vzone.written;
         self.find_resources(&mut vzone, capacity);
         if !is_closed && !vzone.is_damaged {
+            // The write pointer of a zone that is read only is not known: blocks that it does not have must
+            // not become the middle of a v-zone.
+            let is_read_only = |zone: &u32| self.zones[*zone as usize].state == ZoneState::ReadOnly;
+            vzone.has_failed |= vzone.groups.last().is_some_and(|group| group.zones().iter().any(is_read_only));
             self.find_torn(&mut vzone, capacity);
         }
         Ok(vzone)

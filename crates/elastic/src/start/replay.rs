@@ -1,6 +1,6 @@
 //! The log of a pool, as it was read: the newest checkpoint, and the records behind it.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 
 use super::StartError;
 use crate::bug::{Seeded, SeededBug};
@@ -151,29 +151,45 @@ impl LogRead {
 
 /// The newest checkpoint of which all parts can be read: what it covers, and its copy and zone.
 fn newest_checkpoint<'b>(own: &[(Place, &'b LogBlock)]) -> Option<(u64, (usize, usize), Vec<&'b LogBlock>)> {
-    let mut parts: BTreeMap<(u64, u64, usize, usize), BTreeMap<u32, &'b LogBlock>> = BTreeMap::new();
+    let (key, newest) = whole_checkpoints(own).next_back()?;
+    Some((key.0, (key.2, key.3), newest.into_values().collect()))
+}
+
+/// What a checkpoint covers, its generation, its copy and its slot.
+type CheckpointKey = (u64, u64, usize, usize);
+
+/// The checkpoints of which all parts can be read, in their order.
+fn whole_checkpoints<'b>(
+    own: &[(Place, &'b LogBlock)],
+) -> impl DoubleEndedIterator<Item = (CheckpointKey, BTreeMap<u32, &'b LogBlock>)> + use<'b> {
+    let mut parts: BTreeMap<CheckpointKey, BTreeMap<u32, &'b LogBlock>> = BTreeMap::new();
     for ((copy, slot, _), block) in own {
         if let Body::Checkpoint { part, .. } = block.body {
             parts.entry((block.sequence, block.generation, *copy, *slot)).or_default().insert(part, block);
         }
     }
-    let is_whole = |found: &BTreeMap<u32, &LogBlock>| {
+    parts.into_iter().filter(|(_, found)| {
         found.values().next().is_some_and(|block| match block.body {
             Body::Checkpoint { parts, .. } => found.len() == parts as usize,
             Body::Records => false,
         })
-    };
-    let (key, newest) = parts.into_iter().rev().find(|(_, found)| is_whole(found))?;
-    Some((key.0, (key.2, key.3), newest.into_values().collect()))
+    })
 }
 
-/// Where each copy was written last.
+/// Where each copy ends: in the newest of its zones that has records or a whole checkpoint. A zone that
+/// an interrupted mount has begun has neither, and nothing is lost with it.
 fn ends_of(own: &[(Place, &LogBlock)], read: (usize, usize)) -> [CopyEnd; LOG_COPIES] {
+    let whole = whole_checkpoints(own).map(|((_, generation, copy, slot), _)| (copy, generation, slot));
+    let records = own.iter().filter(|(_, block)| block.body == Body::Records);
+    let homes: BTreeSet<(usize, u64, usize)> =
+        whole.chain(records.map(|((copy, slot, _), block)| (*copy, block.generation, *slot))).collect();
     let mut ends = [CopyEnd::default(); LOG_COPIES];
-    for ((copy, slot, _), block) in own {
-        if block.generation >= ends[*copy].generation {
-            ends[*copy] = CopyEnd { current: *slot, generation: block.generation, read: None };
-        }
+    for (copy, end) in ends.iter_mut().enumerate() {
+        let of_copy = || own.iter().filter(move |((other, ..), _)| *other == copy);
+        let newest = of_copy().max_by_key(|(_, block)| block.generation);
+        let Some(((_, slot, _), block)) = newest else { continue };
+        let home = homes.range((copy, 0, 0)..(copy + 1, 0, 0)).next_back();
+        *end = CopyEnd { current: home.map_or(*slot, |home| home.2), generation: block.generation, read: None };
     }
     ends[read.0].read = Some(read.1);
     ends
