@@ -44,8 +44,6 @@ pub enum SeededBug {
     UnreadableAsZeros,
     /// A Reset keeps the descriptor extension of the v-zone.
     KeptExtension,
-    /// A mount believes the length in the record of a finished v-zone.
-    BelievedLength,
     /// A mount takes zones of no v-zone for empty ones.
     UnresetZones,
     /// A mount does not check the epoch that it was told to expect.
@@ -61,7 +59,7 @@ pub enum SeededBug {
 #[cfg(any(test, feature = "testing"))]
 impl SeededBug {
     /// Every bug, with the name that the command line uses.
-    pub const ALL: [(&'static str, SeededBug); 23] = [
+    pub const ALL: [(&'static str, SeededBug); 22] = [
         ("early-group", SeededBug::EarlyGroup),
         ("unflushed-log", SeededBug::UnflushedRecord),
         ("single-log", SeededBug::SingleCopy),
@@ -79,7 +77,6 @@ impl SeededBug {
         ("forgotten-zone-failure", SeededBug::ForgottenFailure),
         ("unreadable-as-zeros", SeededBug::UnreadableAsZeros),
         ("kept-extension", SeededBug::KeptExtension),
-        ("believed-length", SeededBug::BelievedLength),
         ("unreset-zones", SeededBug::UnresetZones),
         ("ignored-pool-epoch", SeededBug::IgnoredEpoch),
         ("ignored-owner", SeededBug::IgnoredOwner),

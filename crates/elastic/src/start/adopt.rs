@@ -138,7 +138,7 @@ impl Start {
         }
         vzone.written = record.written_blocks;
         let (group, stands) = self.first_missing(&vzone.groups);
-        if stands < vzone.written && !vzone.is_offline && !self.bug.has(SeededBug::BelievedLength) {
+        if stands < vzone.written && !vzone.is_offline {
             // The power was lost before the record and the data were flushed: the finish has not ended.
             (vzone.written, vzone.is_finished) = (stands, false);
         }
