@@ -4,7 +4,7 @@
 use std::fs;
 use std::path::PathBuf;
 
-use zonda_sim::{Bug, BugbaseEntry, ElasticBug, Options, Outcome, Scenario, VolumesBug, bugs, run, shrink};
+use zonda_sim::{Bug, BugbaseEntry, ElasticBug, Failure, Options, Outcome, Scenario, VolumesBug, bugs, run, shrink};
 
 /// Seeds within which every seeded bug must be found; of volumes, some take more than 500.
 const SEEDS: u64 = 1000;
@@ -118,15 +118,14 @@ fn missing_entries_of_seeded_bugs_are_generated() {
 fn make_entry(name: &str, bug: Bug) {
     let options = Options::default().with_bug(bug);
     let failure_of = |seed| Some((seed, run(seed, &options).failure?));
-    // A scenario that fails without the bug, too, proves nothing.
-    let is_clean = |seed: u64| {
-        let scenario = options.scenario_of(seed);
-        run(seed, &Options { scenario, ..Options::default() }).failure.is_none()
+    let entry_of = |(seed, failure): (u64, Failure)| {
+        let shrunk = shrink(seed, &options, failure.kind).expect("it has just failed");
+        let entry = BugbaseEntry::new(seed, &shrunk);
+        // A scenario that fails without the bug, too, proves nothing.
+        entry.check().is_ok().then_some((seed, entry, shrunk))
     };
-    let found = (0..SEEDS).filter_map(failure_of).find(|(seed, _)| is_clean(*seed));
-    let (seed, failure) = found.unwrap_or_else(|| panic!("{name} is not found within {SEEDS} seeds"));
-    let shrunk = shrink(seed, &options, failure.kind).expect("it has just failed");
-    let entry = BugbaseEntry::new(seed, &shrunk);
+    let found = (0..SEEDS).filter_map(failure_of).find_map(entry_of);
+    let (seed, entry, shrunk) = found.unwrap_or_else(|| panic!("{name} is not found within {SEEDS} seeds"));
     fs::write(folder().join(entry.file_name()), entry.to_toml()).expect("the bug base can be written");
     println!("{name}: seed {seed}, {}", shrunk.failure.kind.name());
 }
