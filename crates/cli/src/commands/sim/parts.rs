@@ -27,7 +27,7 @@ fn in_words(part: Part) -> &'static str {
         Part::Mix => "random shares of reads, writes and other operations; else equal shares",
         Part::Cuts => "connections that are reset",
         Part::Blackholes => "connections that carry no data, or little, for a while",
-        Part::Deaths => "kills and restarts of hosts, and of processes of stores, volumes, images, pools",
+        Part::Deaths => "kills and restarts of hosts, and of stores, volumes, images and pools",
         Part::Stalls => "hosts that do not read from their connections for a while",
         Part::Crashes => "kills and restarts of NVMe/TCP servers",
         Part::RogueClients => "unauthenticated clients that send garbage, or nothing",
