@@ -1,12 +1,17 @@
-//! [`OpenDirectory`]: an open directory, whose lock and writes follow it when it is renamed.
+//! [`OpenDirectory`]: an open directory, whose lock and writes follow it when it is renamed; and
+//! [`DirectoryLock`], the lock of a volume or a pool.
 
 use std::fs::File;
-use std::io::{self, Write};
+use std::io::{self, ErrorKind, Write};
 use std::path::Path;
 
 use rustix::fd::OwnedFd;
 use rustix::fs::{FlockOperation, Mode, OFlags, flock, fsync, open, openat, renameat};
 use rustix::io::{Errno, retry_on_intr};
+use zonda_ring::FileOptions;
+
+/// The lock file of a volume or a pool.
+pub(crate) const LOCK_FILE: &str = "lock";
 
 /// An open directory. Its lock is released when it is dropped, or with the process.
 #[derive(Debug)]
@@ -35,5 +40,39 @@ impl OpenDirectory {
         file.sync_all()?;
         renameat(&self.fd, new, &self.fd, name)?;
         Ok(retry_on_intr(|| fsync(&self.fd))?)
+    }
+}
+
+/// The exclusive lock of the directory of a volume or a pool: that of a file, and that of the directory
+/// itself, which remains if a user removes the file.
+#[derive(Debug)]
+pub(crate) struct DirectoryLock {
+    /// Files are saved there, even if the path names another directory by then.
+    pub(crate) directory: OpenDirectory,
+    /// Absent if the directory is open read-only and has no lock file.
+    _file: Option<zonda_ring::File>,
+}
+
+impl DirectoryLock {
+    /// Acquires the lock of a directory, in which it creates the lock file; `None` if another program
+    /// holds it.
+    pub(crate) fn acquire(path: &Path) -> io::Result<Option<DirectoryLock>> {
+        let options = FileOptions { create: true, ..FileOptions::read_write() };
+        DirectoryLock::of(path, Some(zonda_ring::File::open(&path.join(LOCK_FILE), options)?))
+    }
+
+    /// The same without writing anything, not even a missing lock file.
+    pub(crate) fn acquire_read_only(path: &Path) -> io::Result<Option<DirectoryLock>> {
+        match zonda_ring::File::open(&path.join(LOCK_FILE), FileOptions::read_only()) {
+            Ok(file) => DirectoryLock::of(path, Some(file)),
+            Err(error) if error.kind() == ErrorKind::NotFound => DirectoryLock::of(path, None),
+            Err(error) => Err(error),
+        }
+    }
+
+    fn of(path: &Path, file: Option<zonda_ring::File>) -> io::Result<Option<DirectoryLock>> {
+        let directory = OpenDirectory::open(path)?;
+        let is_file_locked = file.as_ref().map_or(Ok(true), zonda_ring::File::lock)?;
+        Ok((is_file_locked && directory.lock()).then_some(DirectoryLock { directory, _file: file }))
     }
 }

@@ -11,10 +11,10 @@ use std::path::{Path, PathBuf};
 use serde::{Deserialize, Serialize};
 use zonda_elastic::PoolId;
 use zonda_nvme::{HostId, Nqn};
-use zonda_ring::{File, FileOptions};
+use zonda_ring::File;
 
 use crate::creation::remove_directories;
-use crate::open_directory::OpenDirectory;
+use crate::open_directory::{DirectoryLock, LOCK_FILE};
 use crate::volume::directory::{text_of, uuid_of};
 use crate::volume::new_directory;
 use crate::volume::owner::{LastOwner, Owner};
@@ -23,8 +23,6 @@ use crate::{Access, Credentials, DriveError, Location, is_volume, random};
 
 /// The file that records where the drive of a pool is.
 pub const POOL_FILE: &str = "pool.toml";
-/// The lock file.
-const LOCK_FILE: &str = "lock";
 /// The name of the new file until it is durable.
 const NEW_FILE: &str = "pool.toml.new";
 /// The version of the format.
@@ -73,24 +71,12 @@ pub(super) struct PoolDirectory {
     path: PathBuf,
     file: PoolFile,
     id: PoolId,
-    /// Files are saved there, even if the path names another directory by then. `None` if it is
-    /// open read-only.
-    lock: Option<Lock>,
-    /// The lock file, if it is open read-only and has one.
-    _read_lock: Option<File>,
+    lock: DirectoryLock,
     /// Directories that were created for a new pool, the deepest one first.
     made: Vec<PathBuf>,
     /// `None` if the directory is open read-only.
     owner: Option<Owner>,
     was_interrupted: bool,
-}
-
-/// The lock of a pool: that of a file, and that of the directory itself, which remains if a user
-/// removes the file.
-#[derive(Debug)]
-struct Lock {
-    directory: OpenDirectory,
-    _file: File,
 }
 
 impl PoolDirectory {
@@ -105,23 +91,14 @@ impl PoolDirectory {
     ) -> Result<PoolDirectory, DriveError> {
         refuse_occupied(path)?;
         let made = new_directory::make(path)?;
-        let lock = Lock::acquire(path).inspect_err(|_| remove_directories(&made))?;
+        let lock = locked(path, DirectoryLock::acquire(path)).inspect_err(|_| remove_directories(&made))?;
         refuse_occupied(path)?;
         let was_interrupted = is_pool(path);
         let pool = if was_interrupted { read(path)?.pool } else { random::uuid_text(&uuid) };
         let drive = place_in(path, drive).with_credentials(path, credentials);
         let file = PoolFile { format: FORMAT, pool, state: Some(FileState::Creating), epoch: None, owner: None, drive };
         let id = id_of(path, &file)?;
-        let mut directory = PoolDirectory {
-            path: path.to_owned(),
-            file,
-            id,
-            lock: Some(lock),
-            _read_lock: None,
-            made,
-            owner: None,
-            was_interrupted,
-        };
+        let mut directory = PoolDirectory { path: path.to_owned(), file, id, lock, made, owner: None, was_interrupted };
         directory.become_owner()?;
         Ok(directory)
     }
@@ -130,9 +107,7 @@ impl PoolDirectory {
     pub(super) fn open(path: &Path) -> Result<PoolDirectory, DriveError> {
         // Creates no lock file where there is no pool.
         must_be_pool(path)?;
-        let lock = Lock::acquire(path)?;
-        // Read after the lock was acquired: it is what the last program wrote.
-        let mut directory = PoolDirectory::complete(path, Some(lock))?;
+        let mut directory = PoolDirectory::complete(path, locked(path, DirectoryLock::acquire(path))?)?;
         directory.become_owner()?;
         Ok(directory)
     }
@@ -140,16 +115,11 @@ impl PoolDirectory {
     /// Opens the directory read-only: nothing is written, not even a missing lock file.
     pub(super) fn open_read_only(path: &Path) -> Result<PoolDirectory, DriveError> {
         must_be_pool(path)?;
-        let lock = match File::open(&path.join(LOCK_FILE), FileOptions::read_only()) {
-            Ok(file) if file.lock().map_err(|error| cannot_lock(path, &error))? => Some(file),
-            Ok(_) => return Err(in_use(path)),
-            Err(error) if error.kind() == ErrorKind::NotFound => None,
-            Err(error) => return Err(cannot_lock(path, &error)),
-        };
-        Ok(PoolDirectory { _read_lock: lock, ..PoolDirectory::complete(path, None)? })
+        PoolDirectory::complete(path, locked(path, DirectoryLock::acquire_read_only(path))?)
     }
 
-    fn complete(path: &Path, lock: Option<Lock>) -> Result<PoolDirectory, DriveError> {
+    /// Reads the file after the lock was acquired: it is what the last program wrote.
+    fn complete(path: &Path, lock: DirectoryLock) -> Result<PoolDirectory, DriveError> {
         let file = read(path)?;
         if file.state == Some(FileState::Creating) {
             return Err(DriveError::new(
@@ -159,16 +129,7 @@ impl PoolDirectory {
         }
         let id = id_of(path, &file)?;
         let path = path.to_owned();
-        Ok(PoolDirectory {
-            path,
-            file,
-            id,
-            lock,
-            _read_lock: None,
-            made: Vec::new(),
-            owner: None,
-            was_interrupted: false,
-        })
+        Ok(PoolDirectory { path, file, id, lock, made: Vec::new(), owner: None, was_interrupted: false })
     }
 
     fn become_owner(&mut self) -> Result<(), DriveError> {
@@ -257,8 +218,7 @@ impl PoolDirectory {
 
     fn save(&self) -> Result<(), DriveError> {
         let text = toml::to_string(&self.file).expect("strings and numbers can be serialized");
-        let lock = self.lock.as_ref().expect("a directory that is saved is locked");
-        let written = lock.directory.replace(POOL_FILE, NEW_FILE, format!("{HEADER}{text}").as_bytes());
+        let written = self.lock.directory.replace(POOL_FILE, NEW_FILE, format!("{HEADER}{text}").as_bytes());
         written.map_err(|error| self.cannot_save(&error))
     }
 
@@ -279,24 +239,16 @@ impl PoolDirectory {
     }
 }
 
-impl Lock {
-    fn acquire(path: &Path) -> Result<Lock, DriveError> {
-        let cannot = |error: io::Error| cannot_lock(path, &error);
-        let options = FileOptions { create: true, ..FileOptions::read_write() };
-        let file = File::open(&path.join(LOCK_FILE), options).map_err(cannot)?;
-        let directory = OpenDirectory::open(path).map_err(cannot)?;
-        if !file.lock().map_err(cannot)? || !directory.lock() {
-            return Err(in_use(path));
-        }
-        Ok(Lock { directory, _file: file })
+/// The lock of a pool's directory, or why there is none.
+fn locked(path: &Path, acquired: io::Result<Option<DirectoryLock>>) -> Result<DirectoryLock, DriveError> {
+    match acquired {
+        Ok(Some(lock)) => Ok(lock),
+        Ok(None) => Err(in_use(path)),
+        Err(error) => Err(DriveError::new(
+            format!("cannot lock the pool in {}: {error}", path.display()),
+            "check the permissions of the directory",
+        )),
     }
-}
-
-fn cannot_lock(path: &Path, error: &io::Error) -> DriveError {
-    DriveError::new(
-        format!("cannot lock the pool in {}: {error}", path.display()),
-        "check the permissions of the directory",
-    )
 }
 
 /// The pool is used by another program.
@@ -310,18 +262,8 @@ pub(super) fn in_use(path: &Path) -> DriveError {
 /// Refuses a directory for a new pool that is not empty, unless it has the files of an interrupted
 /// creation.
 fn refuse_occupied(path: &Path) -> Result<(), DriveError> {
-    let is_left_over = |name: &std::ffi::OsStr| [LOCK_FILE, NEW_FILE, POOL_FILE].iter().any(|known| name == *known);
-    let is_other = |entry: io::Result<fs::DirEntry>| entry.is_ok_and(|entry| !is_left_over(&entry.file_name()));
-    let is_occupied = fs::read_dir(path).is_ok_and(|mut entries| entries.any(is_other));
     let is_complete = is_pool(path) && read(path)?.state != Some(FileState::Creating);
-    if !is_occupied && !is_complete {
-        return Ok(());
-    }
-    let what = if is_pool(path) { "holds a pool already" } else { "is not empty" };
-    Err(DriveError::new(
-        format!("the directory {} {what}", path.display()),
-        "choose another directory, or remove this one if its contents are not needed",
-    ))
+    new_directory::must_be_vacant(path, "pool", [LOCK_FILE, NEW_FILE, POOL_FILE], is_pool(path), is_complete)
 }
 
 fn must_be_pool(path: &Path) -> Result<(), DriveError> {

@@ -14,15 +14,13 @@ use super::new_directory::{self, refuse_occupied};
 use super::owner::{LastOwner, Owner, place_of};
 pub(super) use super::place::{LastState, MISSING, Place, WhyFailed, place_in, plain};
 use crate::creation::remove_directories;
-use crate::open_directory::OpenDirectory;
+use crate::open_directory::{DirectoryLock, LOCK_FILE};
 use crate::{Access, DriveError, Location, mock};
 
 /// The file that lists the members.
 pub const VOLUME_FILE: &str = "volume.toml";
 /// The control socket of the program that uses the volume: a Unix socket.
 pub const CONTROL_SOCKET: &str = "control";
-/// The lock file.
-pub(super) const LOCK_FILE: &str = "lock";
 /// The most that is read of the file: a volume has at most some hundreds of members and spares.
 const VOLUME_FILE_BYTES_MAX: u64 = 1 << 20;
 /// The name of the new file until it is durable.
@@ -164,21 +162,11 @@ pub(super) struct VolumeDirectory {
     path: PathBuf,
     pub(super) file: VolumeFile,
     saved_epoch: Option<u64>,
-    lock: Lock,
+    lock: DirectoryLock,
     /// Directories that were created for a new volume, the deepest one first.
     made: Vec<PathBuf>,
     /// `None` if the directory is open read-only.
     owner: Option<Owner>,
-}
-
-/// The lock of a volume: that of a file, and that of the directory itself, which remains if a user
-/// removes the file.
-#[derive(Debug)]
-struct Lock {
-    /// Files are saved there, even if the path names another directory by then.
-    directory: OpenDirectory,
-    /// Absent if the directory is open read-only and has no lock file.
-    _file: Option<File>,
 }
 
 impl VolumeDirectory {
@@ -188,7 +176,7 @@ impl VolumeDirectory {
     pub(super) fn make(path: &Path, array: &[u8; 16]) -> Result<VolumeDirectory, DriveError> {
         refuse_occupied(path)?;
         let made = new_directory::make(path)?;
-        let lock = Lock::acquire(path).inspect_err(|_| remove_directories(&made))?;
+        let lock = locked(path, DirectoryLock::acquire(path)).inspect_err(|_| remove_directories(&made))?;
         refuse_occupied(path)?;
         let name = path.file_name().map(|name| name.to_string_lossy().into_owned()).unwrap_or_default();
         let interrupted = if is_volume(path) { Some(read(path)?) } else { None };
@@ -203,7 +191,7 @@ impl VolumeDirectory {
     pub(super) fn open(path: &Path) -> Result<VolumeDirectory, DriveError> {
         // Creates no lock file where there is no volume.
         must_be_volume(path)?;
-        let mut directory = VolumeDirectory::complete(path, Lock::acquire(path)?)?;
+        let mut directory = VolumeDirectory::complete(path, locked(path, DirectoryLock::acquire(path))?)?;
         directory.become_owner()?;
         Ok(directory)
     }
@@ -211,16 +199,11 @@ impl VolumeDirectory {
     /// Opens the directory read-only: nothing is written, not even a missing lock file.
     pub(super) fn open_read_only(path: &Path) -> Result<VolumeDirectory, DriveError> {
         must_be_volume(path)?;
-        let file = match File::open(&path.join(LOCK_FILE), FileOptions::read_only()) {
-            Ok(file) => Some(file),
-            Err(error) if error.kind() == ErrorKind::NotFound => None,
-            Err(error) => return Err(cannot_lock(path, &error)),
-        };
-        VolumeDirectory::complete(path, Lock::of(path, file)?)
+        VolumeDirectory::complete(path, locked(path, DirectoryLock::acquire_read_only(path))?)
     }
 
     /// Reads the file after the lock was acquired: it is what the last program wrote.
-    fn complete(path: &Path, lock: Lock) -> Result<VolumeDirectory, DriveError> {
+    fn complete(path: &Path, lock: DirectoryLock) -> Result<VolumeDirectory, DriveError> {
         let file = read(path)?;
         if file.state == Some(FileState::Creating) {
             return Err(DriveError::new(
@@ -440,30 +423,19 @@ pub(super) fn read(path: &Path) -> Result<VolumeFile, DriveError> {
     Ok(file)
 }
 
-impl Lock {
-    fn acquire(path: &Path) -> Result<Lock, DriveError> {
-        let file = File::open(&path.join(LOCK_FILE), FileOptions { create: true, ..FileOptions::read_write() });
-        Lock::of(path, Some(file.map_err(|error| cannot_lock(path, &error))?))
+/// The lock of a volume's directory, or why there is none.
+fn locked(path: &Path, acquired: io::Result<Option<DirectoryLock>>) -> Result<DirectoryLock, DriveError> {
+    match acquired {
+        Ok(Some(lock)) => Ok(lock),
+        Ok(None) => Err(DriveError::in_use(
+            format!("the volume in {} is in use by another program", path.display()),
+            "stop that program; if it is zonda serve, zonda volume status shows the state of the volume",
+        )),
+        Err(error) => Err(DriveError::new(
+            format!("cannot lock the volume in {}: {error}", path.display()),
+            "check the permissions of the directory",
+        )),
     }
-
-    fn of(path: &Path, file: Option<File>) -> Result<Lock, DriveError> {
-        let directory = OpenDirectory::open(path).map_err(|error| cannot_lock(path, &error))?;
-        let is_file_locked = file.as_ref().map_or(Ok(true), File::lock).map_err(|error| cannot_lock(path, &error))?;
-        if !is_file_locked || !directory.lock() {
-            return Err(DriveError::in_use(
-                format!("the volume in {} is in use by another program", path.display()),
-                "stop that program; if it is zonda serve, zonda volume status shows the state of the volume",
-            ));
-        }
-        Ok(Lock { directory, _file: file })
-    }
-}
-
-fn cannot_lock(path: &Path, error: &io::Error) -> DriveError {
-    DriveError::new(
-        format!("cannot lock the volume in {}: {error}", path.display()),
-        "check the permissions of the directory",
-    )
 }
 
 /// Parses a UUID, with or without hyphens.

@@ -4,21 +4,34 @@ use std::fs;
 use std::io::{self, ErrorKind};
 use std::path::{Path, PathBuf};
 
-use super::directory::{FileState, LOCK_FILE, NEW_FILE, VOLUME_FILE, is_volume, read};
+use super::directory::{FileState, NEW_FILE, VOLUME_FILE, is_volume, read};
 use crate::DriveError;
 use crate::creation::{make_directories, remove_directories};
+use crate::open_directory::LOCK_FILE;
 
 /// Refuses a directory for a new volume that is not empty, unless it has the files of an
 /// interrupted creation.
 pub(super) fn refuse_occupied(path: &Path) -> Result<(), DriveError> {
-    let is_left_over = |name: &std::ffi::OsStr| [LOCK_FILE, NEW_FILE, VOLUME_FILE].iter().any(|known| name == *known);
-    let is_other = |entry: io::Result<fs::DirEntry>| entry.is_ok_and(|entry| !is_left_over(&entry.file_name()));
-    let is_occupied = fs::read_dir(path).is_ok_and(|mut entries| entries.any(is_other));
     let is_complete = is_volume(path) && read(path)?.state != Some(FileState::Creating);
+    must_be_vacant(path, "volume", [LOCK_FILE, NEW_FILE, VOLUME_FILE], is_volume(path), is_complete)
+}
+
+/// Refuses a directory for a new volume or pool (`kind`) that holds a complete one, or other files than
+/// `own`; `holds_one`: whether it holds one, complete or not.
+pub(crate) fn must_be_vacant(
+    path: &Path,
+    kind: &str,
+    own: [&str; 3],
+    holds_one: bool,
+    is_complete: bool,
+) -> Result<(), DriveError> {
+    let is_own = |name: &std::ffi::OsStr| own.iter().any(|known| name == *known);
+    let is_other = |entry: io::Result<fs::DirEntry>| entry.is_ok_and(|entry| !is_own(&entry.file_name()));
+    let is_occupied = fs::read_dir(path).is_ok_and(|mut entries| entries.any(is_other));
     if !is_occupied && !is_complete {
         return Ok(());
     }
-    let what = if is_volume(path) { "holds a volume already" } else { "is not empty" };
+    let what = if holds_one { format!("holds a {kind} already") } else { "is not empty".to_owned() };
     Err(DriveError::new(
         format!("the directory {} {what}", path.display()),
         "choose another directory, or remove this one if its contents are not needed",
