@@ -3,6 +3,7 @@
 pub(crate) mod advise;
 pub(crate) mod bench;
 pub(crate) mod connect;
+pub(crate) mod control_client;
 pub(crate) mod demo;
 pub(crate) mod drive;
 pub(crate) mod lab;

@@ -1,16 +1,14 @@
 //! Access to a pool: through the control socket of a server on this machine, or opened in this
 //! process.
 
-use std::io::{self, BufRead, BufReader, ErrorKind, Write};
-use std::os::unix::net::UnixStream;
-use std::path::{Path, PathBuf};
+use std::path::Path;
 use std::time::Duration;
 
-use zonda_devices::{CONTROL_SOCKET, DriveError, PoolDrive, PoolReport, PoolRequest, is_pool};
+use zonda_devices::{DriveError, PoolDrive, PoolReport, PoolRequest, is_pool};
 use zonda_ring::Ring;
 
 use crate::commands::serve::control::PoolAnswer;
-use crate::commands::{connect, volume};
+use crate::commands::{connect, control_client, volume};
 use crate::errors::Failure;
 use crate::remedies;
 
@@ -74,42 +72,15 @@ fn failure(directory: &Path, mut error: DriveError) -> Failure {
     connect::failure(error)
 }
 
-/// The control socket of the server that uses the pool, if there is one.
-fn socket_of_server(directory: &Path) -> Result<Option<PathBuf>, Failure> {
-    let socket = directory.join(CONTROL_SOCKET);
-    match UnixStream::connect(&socket) {
-        Ok(_) => Ok(Some(socket)),
-        // Not in use, or a stale socket of a killed server.
-        Err(error) if matches!(error.kind(), ErrorKind::NotFound | ErrorKind::ConnectionRefused) => Ok(None),
-        Err(error) => {
-            let message = format!("cannot connect to {}: {error}", socket.display());
-            Err(Failure::input(message, "run zonda as the user that runs the server"))
-        }
-    }
-}
-
-/// Sends a request to the server of the pool, if there is one, and reads the answer: a line each.
+/// Sends a request to the server of the pool, if there is one, and reads the answer.
 fn ask(directory: &Path, request: &PoolRequest) -> Result<Option<PoolReport>, Failure> {
-    let Some(socket) = socket_of_server(directory)? else { return Ok(None) };
-    let exchange = || -> io::Result<String> {
-        let mut stream = UnixStream::connect(&socket)?;
-        stream.set_read_timeout(Some(TIMEOUT))?;
-        let text = serde_json::to_string(request).map_err(io::Error::other)?;
-        stream.write_all((text + "\n").as_bytes())?;
-        let mut line = String::new();
-        BufReader::new(stream).read_line(&mut line)?;
-        Ok(line)
-    };
-    let no_answer = |why: String| {
+    let Some(socket) = control_client::socket_of_server(directory)? else { return Ok(None) };
+    let answer = control_client::exchange(&socket, request, TIMEOUT).map_err(|why| {
         let help = "the server is overloaded or paused, or was stopped: see its log, and list the namespaces before you try \
                     again; if it never responds, stop and restart it";
         Failure::broken(format!("no answer from the server of the pool: {why}"), help)
-    };
-    let line = exchange().map_err(|error| match error.kind() {
-        ErrorKind::WouldBlock | ErrorKind::TimedOut => no_answer(format!("none within {} s", TIMEOUT.as_secs())),
-        _ => no_answer(error.to_string()),
     })?;
-    match serde_json::from_str::<PoolAnswer>(&line).map_err(|error| no_answer(error.to_string()))? {
+    match answer {
         PoolAnswer::Report(report) => Ok(Some(*report)),
         // Its namespaces were removed from the configuration.
         PoolAnswer::NotServed => Ok(None),

@@ -1,20 +1,18 @@
 //! Access to a volume: through the control socket of a server on this machine, or opened in this
 //! process.
 
-use std::io::{self, BufRead, BufReader, ErrorKind, Write};
-use std::os::unix::net::UnixStream;
+use std::io;
 use std::path::{Path, PathBuf};
 use std::time::Duration;
 
 use zonda_devices::{
-    CONTROL_SOCKET, Drive, DriveError, LostRange, NewVolume, Notice, VolumeDrive, VolumeOpenOptions, VolumeReport,
-    VolumeRequest,
+    Drive, DriveError, LostRange, NewVolume, Notice, VolumeDrive, VolumeOpenOptions, VolumeReport, VolumeRequest,
 };
 use zonda_ring::{Ring, RingOptions};
 use zonda_zoned::{CompletionQueue, Duration as Span, ZonedDevice};
 
-use crate::commands::connect;
 use crate::commands::serve::control::Answer;
+use crate::commands::{connect, control_client};
 use crate::errors::Failure;
 use crate::remedies;
 
@@ -276,16 +274,7 @@ pub(super) fn is_served(directory: &Path) -> Result<bool, Failure> {
 /// The control socket of the server that uses the volume, if there is one. Refuses an image.
 fn socket_of_server(directory: &Path) -> Result<Option<PathBuf>, Failure> {
     remedies::refuse_image(directory, OF_IMAGE)?;
-    let socket = directory.join(CONTROL_SOCKET);
-    match UnixStream::connect(&socket) {
-        Ok(_) => Ok(Some(socket)),
-        // Not in use, or a stale socket of a killed server.
-        Err(error) if matches!(error.kind(), ErrorKind::NotFound | ErrorKind::ConnectionRefused) => Ok(None),
-        Err(error) => {
-            let message = format!("cannot connect to {}: {error}", socket.display());
-            Err(Failure::input(message, "run zonda as the user that runs the server"))
-        }
-    }
+    control_client::socket_of_server(directory)
 }
 
 pub(crate) fn ring() -> Result<Ring, Failure> {
@@ -319,30 +308,15 @@ fn timeout_of(request: &VolumeRequest) -> Duration {
     }
 }
 
-/// Sends a request and reads the answer, a line each.
+/// Sends a request and reads the answer.
 fn ask(socket: &Path, request: &VolumeRequest, given: &[&str]) -> Result<VolumeReport, Failure> {
-    let exchange = || -> io::Result<String> {
-        let mut stream = UnixStream::connect(socket)?;
-        stream.set_read_timeout(Some(timeout_of(request)))?;
-        let text = serde_json::to_string(request).map_err(io::Error::other)?;
-        stream.write_all((text + "\n").as_bytes())?;
-        let mut line = String::new();
-        BufReader::new(stream).read_line(&mut line)?;
-        Ok(line)
-    };
-    let no_answer = |why: String| {
+    let answer = control_client::exchange(socket, request, timeout_of(request)).map_err(|why| {
         let message = format!("no answer from the server of the volume: {why}");
         let help = "the server is overloaded or paused, or was stopped: see its log, and try again; if it never responds, stop and \
                     restart it";
         Failure::broken(message, help)
-    };
-    let line = exchange().map_err(|error| match error.kind() {
-        ErrorKind::WouldBlock | ErrorKind::TimedOut => {
-            no_answer(format!("none within {} s", timeout_of(request).as_secs()))
-        }
-        _ => no_answer(error.to_string()),
     })?;
-    match serde_json::from_str::<Answer>(&line).map_err(|error| no_answer(error.to_string()))? {
+    match answer {
         Answer::Report(report) => Ok(*report),
         Answer::Error { message, help } => {
             Err(unsuitable(DriveError::new(message, help), given, socket.parent().unwrap_or(Path::new("."))))
