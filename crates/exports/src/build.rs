@@ -109,8 +109,8 @@ pub(crate) fn build(
 }
 
 /// Opens the drives of all namespaces; the result is in the order of the plan. Volumes and pools are
-/// opened last, because assembling a volume writes to its members, and so does a mount of a pool: a start that an image prevents must not
-/// do that.
+/// opened last, because assembling a volume writes to its members, and so does a mount of a pool: a
+/// start that an image prevents must not do that.
 fn open_all(plan: &ServerPlan, ring: &Ring, drives: &mut Drives) -> Result<Vec<OpenedNamespace>, ServeError> {
     let namespaces = plan.subsystems.iter();
     let namespaces = namespaces.flat_map(|subsystem| subsystem.namespaces.iter().map(move |each| (subsystem, each)));

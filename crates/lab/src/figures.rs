@@ -2,7 +2,7 @@
 
 use std::ops::Range;
 
-use zonda_stack::{ElasticSummary, ExperimentResult, VolumeSummary};
+use zonda_stack::{ElasticSample, ElasticSummary, ExperimentResult, VolumeSummary};
 use zonda_workload::lsm::StoreResult;
 
 /// The dimension of a figure.
@@ -214,29 +214,19 @@ impl ElasticFigure {
     /// such namespace, or this part has no sample.
     pub(crate) fn value(self, pool: &ElasticSummary, namespace: &str, during: Option<&Range<u64>>) -> Option<f64> {
         let place = pool.namespaces.iter().position(|candidate| candidate.name == namespace)?;
-        let at_end = &pool.namespaces[place];
-        let Some(during) = during else {
-            return Some(f64::from(match self {
-                ElasticFigure::Essentials => at_end.essentials,
-                ElasticFigure::SparesOwn => at_end.spares_own,
-                ElasticFigure::SparesLent => at_end.spares_lent,
-                ElasticFigure::SparesLeased => at_end.spares_leased,
-                ElasticFigure::SparesUsed => at_end.spares_used,
-            }));
-        };
-        let inside = pool.series.iter().filter(|sample| during.contains(&sample.at_ns));
-        let values: Vec<f64> = inside
-            .map(|sample| {
-                let spares = sample.namespaces[place];
-                f64::from(match self {
-                    ElasticFigure::Essentials => at_end.essentials,
-                    ElasticFigure::SparesOwn => at_end.spares_own,
-                    ElasticFigure::SparesLent => spares.spares_lent,
-                    ElasticFigure::SparesLeased => spares.spares_leased,
-                    ElasticFigure::SparesUsed => spares.spares_used,
-                })
+        let own = &pool.namespaces[place];
+        let of = |sample: &ElasticSample| {
+            let zones = sample.namespaces[place];
+            f64::from(match self {
+                ElasticFigure::Essentials => own.essentials,
+                ElasticFigure::SparesOwn => own.spares_own,
+                ElasticFigure::SparesLent => zones.spares_lent,
+                ElasticFigure::SparesLeased => zones.spares_leased,
+                ElasticFigure::SparesUsed => zones.spares_used,
             })
-            .collect();
+        };
+        let Some(during) = during else { return pool.series.last().map(of) };
+        let values: Vec<f64> = pool.series.iter().filter(|sample| during.contains(&sample.at_ns)).map(of).collect();
         (!values.is_empty()).then(|| values.iter().sum::<f64>() / values.len() as f64)
     }
 }

@@ -79,7 +79,7 @@ pub mod limits {
     /// Maximum number of events that a trace layer keeps: a few hundred megabytes with the maximum
     /// number of layers.
     pub const TRACE_EVENTS_MAX: u32 = 1 << 18;
-    /// Maximum number of samples of a drive in one result; a longer run keeps every second, every
-    /// fourth, ...
+    /// Maximum number of samples of a drive, or of a pool, in one result; a longer run keeps every
+    /// second, every fourth, ...
     pub const SERIES_SAMPLES_MAX: usize = 512;
 }

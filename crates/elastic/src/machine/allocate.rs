@@ -69,7 +69,7 @@ impl Pool {
             self.reserve(grant.width);
             if self.zones.obtainable() < grant.width {
                 if self.zones.obtainable_soon() >= grant.width {
-                    // A v-zone has the resources of one group: those of the one before come back in a moment.
+                    // A v-zone has the resources of one group: those of the one before are released in a moment.
                     break;
                 }
                 // Zones have failed meanwhile: a narrower group.

@@ -192,14 +192,15 @@ impl Pool {
         match of {
             ResetOf::Copy => self.on_copy_reset(),
             ResetOf::NoVZone => self.on_start_reset(),
-            ResetOf::VZone(..) => {}
-        }
-        if let ResetOf::VZone(namespace, vzone) = of {
-            let own = self.vzone(namespace, vzone);
-            let Some(Busy::Reset { zones_left, .. }) = &mut own.busy else { unreachable!("the v-zone is being reset") };
-            *zones_left -= 1;
-            if *zones_left == 0 {
-                self.end_reset(namespace, vzone);
+            ResetOf::VZone(namespace, vzone) => {
+                let own = self.vzone(namespace, vzone);
+                let Some(Busy::Reset { zones_left, .. }) = &mut own.busy else {
+                    unreachable!("the v-zone is being reset")
+                };
+                *zones_left -= 1;
+                if *zones_left == 0 {
+                    self.end_reset(namespace, vzone);
+                }
             }
         }
         self.serve();

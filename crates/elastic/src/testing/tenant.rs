@@ -17,7 +17,7 @@ pub enum Crash {
     CacheLoss,
 }
 
-/// What a block says of itself.
+/// What the contents of a block identify.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct BlockTag {
     /// The tenant, unique in a run.
@@ -99,7 +99,7 @@ impl BlockTag {
         BlockBuffer { data: data.into(), metadata: vec![self.block as u8 | 1; metadata_bytes].into() }
     }
 
-    /// What a block says.
+    /// What a block identifies.
     #[must_use]
     pub fn of_block(data: &[u8], metadata: &[u8]) -> Content {
         if data.iter().chain(metadata).all(|byte| *byte == 0) {
@@ -190,7 +190,7 @@ impl TenantZone {
         [Some(&mut self.now), self.before.as_mut()].into_iter().flatten().find(|life| life.number == number)
     }
 
-    /// Compares the zone with what a host finds after a crash, and goes on from there. `is_excused`:
+    /// Compares the zone with what a host finds after a crash, and continues from there. `is_excused`:
     /// zones of the drive below it have failed, or their blocks could not be read.
     ///
     /// # Errors

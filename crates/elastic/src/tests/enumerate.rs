@@ -230,7 +230,7 @@ fn cut_everywhere(history: &[Op]) -> Result<u64, String> {
             });
             let text = |error| format!("{history:?}, cut after {cut} completions, style {style}: {error}");
             testbed.verify(Crash::CacheLoss, false).map_err(text)?;
-            // It goes on from there.
+            // It continues from there.
             testbed.other = None;
             testbed.run(&[Op::Write(0), Op::Write(1), Op::Flush]);
             testbed.rig.mount_again();

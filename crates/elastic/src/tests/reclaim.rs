@@ -113,7 +113,7 @@ fn the_group_of_a_namespace_that_is_not_written_is_copied_and_its_spares_are_len
     let pool = tenants.rig.device().pool().unwrap();
     let share = pool.share(tenants.quiet).unwrap();
     assert_eq!((share.spares_used, share.spares_lent), (0, 12), "{share:?}");
-    // It goes on where it was, after a mount too.
+    // It can be written from there, after a mount too.
     tenants.write(BLOCKS..BLOCKS + 5);
     tenants.rig.mount_again();
     tenants.compare(BLOCKS + 5);

@@ -78,7 +78,7 @@ impl ElasticRun<'_> {
         Ok(false)
     }
 
-    /// Ends the life of the pool, mounts it, and checks what is there.
+    /// Ends the life of the pool, mounts it, and checks what it finds.
     pub(super) fn crash_and_mount(&mut self) -> Result<(), CheckError> {
         let mut worst = self.crash()?;
         loop {

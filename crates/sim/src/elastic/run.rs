@@ -140,7 +140,7 @@ impl<'s> ElasticRun<'s> {
         Ok(())
     }
 
-    /// Goes on to the next event. Returns whether there was any.
+    /// Advances to the next event. Returns whether there was any.
     pub(super) fn step(&mut self) -> Result<bool, CheckError> {
         self.events += 1;
         let wakeup = self.device().next_timeout();
