@@ -85,8 +85,9 @@ enum Step {
 /// Where a mount has found a copy to end.
 #[derive(Clone, Copy, Debug, Default)]
 pub(crate) struct CopyEnd {
-    /// The slot that was written last, and its generation.
+    /// The newest slot that has records or a whole checkpoint.
     pub(crate) current: usize,
+    /// The newest generation of any slot.
     pub(crate) generation: u64,
     /// The slot of the checkpoint that was read, if it is of this copy.
     pub(crate) read: Option<usize>,
@@ -385,8 +386,8 @@ pub(crate) fn slots_of(copy: usize) -> [u32; SLOTS] {
     std::array::from_fn(|slot| (slot * LOG_COPIES + copy) as u32)
 }
 
-/// Zones of a copy beside the one that was written last, and the one that was read: before another is
-/// begun, they must not be active.
+/// Zones of a copy beside the one in which it ends, and the one that was read: before another is begun,
+/// they must not be active.
 fn leftovers_of(copy: usize, end: CopyEnd) -> Vec<u32> {
     if end.generation == 0 {
         return Vec::new();

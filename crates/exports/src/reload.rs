@@ -143,13 +143,7 @@ fn remedy(old: &ServerPlan, subsystem: &SubsystemPlan, before: &NamespacePlan, a
         return "give it another id, or restart the server".to_owned();
     }
     // Its image, which is open until it is removed.
-    let is_own = match (&before.source, &after.source) {
-        (Source::Image(one), Source::Image(other)) => one == other,
-        (Source::Pool { path: one, name }, Source::Pool { path: other, name: other_name }) => {
-            (one, name) == (other, other_name)
-        }
-        _ => false,
-    };
+    let is_own = before.source.is_same_place(&after.source);
     match how_to_remove(old, subsystem) {
         Some(how) if is_own => format!("{how}, reload, and add it again; or restart the server"),
         _ => RESTART.to_owned(),
@@ -177,12 +171,8 @@ fn same_hosts(before: Option<&[HostPlan]>, after: Option<&[HostPlan]>) -> bool {
 
 fn is_same(one: &NamespacePlan, other: &NamespacePlan) -> bool {
     let is_same_source = match (&one.source, &other.source) {
-        (Source::Image(one), Source::Image(other)) | (Source::Volume(one), Source::Volume(other)) => one == other,
-        (Source::Pool { path: one, name }, Source::Pool { path: other, name: other_name }) => {
-            (one, name) == (other, other_name)
-        }
         (Source::Memory(one), Source::Memory(other)) => one.profile_text() == other.profile_text(),
-        _ => false,
+        (one, other) => one.is_same_place(other),
     };
     is_same_source && one.timing == other.timing && one.scheduler == other.scheduler && one.read_only == other.read_only
 }
@@ -207,17 +197,8 @@ fn must_not_be_a_volume(namespace: &NamespacePlan) -> Result<(), ServeError> {
 /// An image or a namespace of a pool that is served now is closed only after the reload.
 fn can_be_added(old: &ServerPlan, namespace: &NamespacePlan) -> Result<(), ServeError> {
     must_not_be_a_volume(namespace)?;
-    if matches!(namespace.source, Source::Memory(_)) {
-        return Ok(());
-    }
     let served = old.subsystems.iter().flat_map(|it| it.namespaces.iter().map(move |namespace| (it, namespace)));
-    let is_served = |other: &NamespacePlan| match (&other.source, &namespace.source) {
-        (Source::Image(other), Source::Image(own)) => other == own,
-        (Source::Pool { path: other, name: other_name }, Source::Pool { path, name }) => {
-            (other, other_name) == (path, name)
-        }
-        _ => false,
-    };
+    let is_served = |other: &NamespacePlan| other.source.is_same_place(&namespace.source);
     match served.into_iter().find(|(_, other)| is_served(other)) {
         None => Ok(()),
         Some((subsystem, other)) => Err(ServeError::new(

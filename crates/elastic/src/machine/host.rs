@@ -97,40 +97,39 @@ impl Pool {
         self.completions.push(Completion { id, status, outcome });
     }
 
-    /// The v-zone of the first block of a run, with those of its blocks that are in the run and
-    /// written, and where the next v-zone begins. What is not written reads as zeros.
-    fn part_at(&self, namespace: u32, at: u64, end: u64) -> (u32, Range<u64>, u64) {
+    /// Takes the next v-zone with written blocks from the rest of a run of blocks: the v-zone, these
+    /// blocks of it, and where they begin. What is not written reads as zeros.
+    fn next_written_part(&self, namespace: u32, rest: &mut Range<u64>) -> Option<(u32, Range<u64>, u64)> {
         let own = &self.namespaces[&namespace];
         let size = own.record.zone_size_blocks;
-        let (zone, offset) = ((at / size) as u32, at % size);
-        let length = (size - offset).min(end - at);
-        let written = own.table.readable_blocks(ZoneIndex(zone)).0;
-        (zone, offset..(offset + length).min(written), at + length)
+        while rest.start < rest.end {
+            let at = rest.start;
+            let (zone, offset) = ((at / size) as u32, at % size);
+            let length = (size - offset).min(rest.end - at);
+            rest.start += length;
+            let written = own.table.readable_blocks(ZoneIndex(zone)).0;
+            if offset < written {
+                return Some((zone, offset..(offset + length).min(written), at));
+            }
+        }
+        None
     }
 
     fn read(&mut self, host: Key<Host>, namespace: u32, start: Lba, blocks: Blocks) {
         self.hosts[host].result = HostResult::Read(Assembly::new(self.kind, blocks.0, self.format));
-        let (mut at, end) = (start.0, start.0 + blocks.0);
-        while at < end {
-            let (vzone, blocks, next) = self.part_at(namespace, at, end);
-            if blocks.start < blocks.end {
-                self.hosts[host].parts += 1;
-                self.add_item(namespace, vzone, Item::Read { host, blocks, at: at - start.0 });
-            }
-            at = next;
+        let mut rest = start.0..start.0 + blocks.0;
+        while let Some((vzone, blocks, at)) = self.next_written_part(namespace, &mut rest) {
+            self.hosts[host].parts += 1;
+            self.add_item(namespace, vzone, Item::Read { host, blocks, at: at - start.0 });
         }
     }
 
     fn deallocate(&mut self, host: Key<Host>, namespace: u32, ranges: &[LbaRange]) {
         for LbaRange { start, blocks } in ranges {
-            let (mut at, end) = (start.0, start.0 + blocks.0);
-            while at < end {
-                let (vzone, blocks, next) = self.part_at(namespace, at, end);
-                if blocks.start < blocks.end {
-                    self.hosts[host].parts += 1;
-                    self.add_item(namespace, vzone, Item::Deallocate { host, blocks });
-                }
-                at = next;
+            let mut rest = start.0..start.0 + blocks.0;
+            while let Some((vzone, blocks, _)) = self.next_written_part(namespace, &mut rest) {
+                self.hosts[host].parts += 1;
+                self.add_item(namespace, vzone, Item::Deallocate { host, blocks });
             }
         }
     }

@@ -205,3 +205,16 @@ pub enum Source {
     /// Memory; lost when the server stops.
     Memory(Box<DrivePlan>),
 }
+
+impl Source {
+    /// Whether both are the same image, volume or namespace of a pool. Memory is of one namespace only.
+    pub(crate) fn is_same_place(&self, other: &Source) -> bool {
+        match (self, other) {
+            (Source::Image(one), Source::Image(other)) | (Source::Volume(one), Source::Volume(other)) => one == other,
+            (Source::Pool { path: one, name }, Source::Pool { path: other, name: other_name }) => {
+                (one, name) == (other, other_name)
+            }
+            _ => false,
+        }
+    }
+}
