@@ -580,11 +580,10 @@ mod tests {
         let expected = "zonda sim 7 --swarm --bug torn-block --commands 40 --queue-depth 2 --without faults,slice";
         assert_eq!(options.replay_command(7), expected);
         let all = Options::of_scenario(ScenarioKind::All);
-        assert_eq!(all.replay_command(6), "zonda sim 6 --swarm --scenario network");
-        assert_eq!(all.replay_command(7), "zonda sim 7 --swarm");
-        assert_eq!(all.replay_command(8), "zonda sim 8 --swarm --scenario files");
-        assert_eq!(all.replay_command(9), "zonda sim 9 --swarm --scenario volumes");
-        assert_eq!(all.replay_command(10), "zonda sim 10 --swarm --scenario images");
-        assert_eq!(all.replay_command(11), "zonda sim 11 --swarm --scenario elastic");
+        assert_eq!(all.replay_command(5), "zonda sim 5 --swarm --scenario network");
+        assert_eq!(all.replay_command(6), "zonda sim 6 --swarm");
+        assert_eq!(all.replay_command(7), "zonda sim 7 --swarm --scenario files");
+        assert_eq!(all.replay_command(8), "zonda sim 8 --swarm --scenario volumes");
+        assert_eq!(all.replay_command(9), "zonda sim 9 --swarm --scenario images");
     }
 }
