@@ -42,6 +42,10 @@ pub const FROZEN_CYCLES: u32 = 2;
 pub const FROZEN_TIME: Duration = Duration::from_secs(2);
 /// Bytes of a group that are copied at a time.
 pub const RECLAIM_BYTES_MAX: u64 = 128 * 1024;
+/// Times that a flush, a Finish, a Reset or a command of a mount is sent to the drive while it fails.
+pub const COMMAND_TRIES_MAX: u8 = 3;
+/// Time that a write waits for a group that no zone of the drive is left for.
+pub const GROUP_WAIT_MAX: Duration = Duration::from_secs(20);
 /// Bytes of a zone's descriptor extension.
 pub const EXTENSION_BYTES_MAX: usize = 64;
 

@@ -365,9 +365,16 @@ impl Log {
 
     /// The zone of a copy has failed: it goes on in another, whose checkpoint has this batch.
     fn fail_zone(&mut self, index: usize) {
+        let has_records = self.batch.as_ref().is_some_and(|batch| batch.step == Step::Write);
         let copy = &mut self.copies[index];
         copy.failed[copy.current] = true;
-        copy.stale.push(copy.slots[copy.current]);
+        let zone = copy.slots[copy.current];
+        // A zone that was only begun may be active: it is reset before the next one is begun.
+        if has_records {
+            copy.stale.push(zone);
+        } else {
+            copy.leftovers.push(zone);
+        }
         copy.has_error = false;
         copy.next_block = self.zone_blocks;
         self.choose_step();

@@ -104,6 +104,9 @@ pub(crate) struct VZone {
     pub(crate) is_finished: bool,
     /// A write has failed: nothing is written until a reset.
     pub(crate) has_failed: bool,
+    /// A failure that is not recorded: a mount would find the v-zone active. Others that become active wait
+    /// for this number.
+    pub(crate) failure: Option<u64>,
     pub(crate) is_offline: bool,
     /// A mount could not find its data; nothing of it is written or reset.
     pub(crate) is_damaged: bool,

@@ -52,8 +52,12 @@ pub(crate) struct Zones {
     /// The number of each zone's last reservation.
     reservations: Vec<u64>,
     free: VecDeque<u32>,
-    /// In the order of their reservation; whether the first block stands.
-    reserved: VecDeque<(u32, bool)>,
+    /// In the order of their reservation, and flushes that had begun when the first block stood.
+    reserved: VecDeque<(u32, Option<u64>)>,
+    /// Flushes that have begun,
+    flushes: u64,
+    /// and the last of these that has ended.
+    last_flushed: u64,
     next_reservation: u64,
     /// Active zones that groups and reservations may have.
     active_max: u32,
@@ -63,10 +67,12 @@ pub(crate) struct Zones {
     active_at_mount: u32,
     /// Of these, those of groups that are only being finished or reset.
     draining: u32,
+    /// Zones of no group that may be active, because a command to them has failed.
+    doubtful: u32,
 }
 
 const _: () = assert!(
-    size_of::<ZoneUse>() + size_of::<u64>() + size_of::<u32>() + size_of::<(u32, bool)>() <= 64,
+    size_of::<ZoneUse>() + size_of::<u64>() + size_of::<u32>() + size_of::<(u32, Option<u64>)>() <= 64,
     "a physical zone takes at most 64 bytes: its use, its reservation, and a place in each list"
 );
 
@@ -79,11 +85,14 @@ impl Zones {
             reservations: vec![0; zone_count as usize],
             free: VecDeque::new(),
             reserved: VecDeque::new(),
+            flushes: 0,
+            last_flushed: 0,
             next_reservation,
             active_max,
             active_in_groups: 0,
             active_at_mount: 0,
             draining: 0,
+            doubtful: 0,
         }
     }
 
@@ -104,10 +113,8 @@ impl Zones {
         assert_eq!(self.uses[zone as usize], ZoneUse::SetAside, "a mount decides on each zone once");
         self.uses[zone as usize] = to;
         self.reservations[zone as usize] = reservation;
-        match to {
-            ZoneUse::Free => self.free.push_back(zone),
-            ZoneUse::Reserved => self.reserved.push_back((zone, true)),
-            _ => {}
+        if to == ZoneUse::Free {
+            self.free.push_back(zone);
         }
     }
 
@@ -127,13 +134,27 @@ impl Zones {
         self.active_max = self.active_max.saturating_sub(1);
     }
 
+    /// A zone that is in no group, or not for long, may stay active.
+    pub(crate) fn begin_doubt(&mut self) {
+        self.doubtful += 1;
+    }
+
+    /// It is not active.
+    pub(crate) fn end_doubt(&mut self) {
+        self.doubtful = self.doubtful.checked_sub(1).expect("a zone was in doubt");
+    }
+
+    pub(crate) fn are_any_resetting(&self) -> bool {
+        self.uses.contains(&ZoneUse::Resetting)
+    }
+
     pub(crate) fn active_in_groups(&self) -> u32 {
         self.active_in_groups
     }
 
     /// Active zones that a group could have now, those reserved ahead included.
     pub(crate) fn active_remaining(&self) -> u32 {
-        self.active_max.saturating_sub(self.active_in_groups)
+        self.active_max.saturating_sub(self.active_in_groups + self.doubtful)
     }
 
     /// Zones that could be reserved for a group: the reserved ones, and free ones while the drive
@@ -144,7 +165,7 @@ impl Zones {
 
     /// The same, once the groups that only have to end have ended.
     pub(crate) fn obtainable_soon(&self) -> u32 {
-        let active = self.active_max.saturating_sub(self.active_in_groups - self.draining);
+        let active = self.active_max.saturating_sub(self.active_in_groups - self.draining + self.doubtful);
         active.min(self.reserved.len() as u32 + self.free.len() as u32)
     }
 
@@ -160,7 +181,7 @@ impl Zones {
         self.next_reservation += 1;
         self.uses[zone as usize] = ZoneUse::Reserved;
         self.reservations[zone as usize] = number;
-        self.reserved.push_back((zone, false));
+        self.reserved.push_back((zone, None));
         Some((zone, number))
     }
 
@@ -169,7 +190,7 @@ impl Zones {
         let place = self.reserved.iter().position(|(other, _)| *other == zone);
         let place = place.expect("a zone whose first block was written is reserved");
         if is_written {
-            self.reserved[place].1 = true;
+            self.reserved[place].1 = Some(self.flushes);
         } else {
             self.reserved.remove(place);
             self.uses[zone as usize] = ZoneUse::Retired;
@@ -184,9 +205,30 @@ impl Zones {
         self.active_max = self.active_max.saturating_sub(1);
     }
 
-    /// Takes the next zones for a group of this width; `None` until so many stand.
-    pub(crate) fn take(&mut self, width: u32, namespace: u32, vzone: u32) -> Option<Vec<u32>> {
-        let ready = self.reserved.iter().take(width as usize).filter(|(_, is_written)| *is_written).count();
+    /// A flush of the drive begins. Returns its number.
+    pub(crate) fn begin_flush(&mut self) -> u64 {
+        self.flushes += 1;
+        self.flushes
+    }
+
+    /// The flush of this number has succeeded: first blocks that stood when it began are durable.
+    pub(crate) fn end_flush(&mut self, number: u64) {
+        self.last_flushed = self.last_flushed.max(number);
+    }
+
+    /// Whether nothing but a flush is missing for a group of this width.
+    pub(crate) fn must_flush(&self, width: u32) -> bool {
+        let mut next = self.reserved.iter().take(width as usize);
+        self.reserved.len() >= width as usize && next.all(|(_, written)| written.is_some())
+    }
+
+    /// Takes the next zones for a group of this width; `None` until the first blocks of so many are
+    /// durable. Otherwise a record that a power loss happens to leave could name a zone that has lost
+    /// its first block, as one that has lost its data would.
+    pub(crate) fn take(&mut self, width: u32, namespace: u32, vzone: u32, is_flush_awaited: bool) -> Option<Vec<u32>> {
+        let is_ready =
+            |written: &Option<u64>| written.is_some_and(|flushes| flushes < self.last_flushed || !is_flush_awaited);
+        let ready = self.reserved.iter().take(width as usize).filter(|(_, written)| is_ready(written)).count();
         if ready < width as usize {
             return None;
         }

@@ -1,7 +1,7 @@
 //! The serial allocator: v-zones get their groups one after the other, from zones that are reserved
 //! in the order in which the drive places them.
 
-use zonda_zoned::{Origin, Status};
+use zonda_zoned::{Operation, Origin, Status};
 
 use super::{Op, Pool, Record, Waiter};
 use crate::balloon::Grant;
@@ -81,12 +81,42 @@ impl Pool {
                 }
                 continue;
             }
-            let Some(zones) = self.zones.take(grant.width, namespace, vzone) else { return };
+            let Some(zones) = self.take_zones(grant.width, namespace, vzone) else { return };
             self.granting = None;
             self.make_group(namespace, vzone, grant, zones);
         }
         self.reserve(0);
         self.continue_reclaim();
+    }
+
+    /// Takes zones for a group, or asks the drive for the flush that they lack.
+    pub(super) fn take_zones(&mut self, width: u32, namespace: u32, vzone: u32) -> Option<Vec<u32>> {
+        let is_flush_awaited = !self.bug.has(SeededBug::UnflushedReservation);
+        let zones = self.zones.take(width, namespace, vzone, is_flush_awaited);
+        if zones.is_none() && !self.is_flushing_reserved && self.zones.must_flush(width) {
+            self.is_flushing_reserved = true;
+            self.flush_reserved(1);
+        }
+        zones
+    }
+
+    fn flush_reserved(&mut self, tries: u8) {
+        let number = self.zones.begin_flush();
+        self.issue(Op::ReserveFlush { number, tries }, Operation::Flush, Origin::default());
+    }
+
+    pub(super) fn on_reserved_flushed(&mut self, number: u64, tries: u8, status: Status) {
+        if let Some(tries) = Pool::another_try(tries, status) {
+            return self.flush_reserved(tries);
+        }
+        self.is_flushing_reserved = false;
+        if status.is_success() {
+            self.zones.end_flush(number);
+            self.serve();
+        } else {
+            // Nothing that is recorded now would be durable.
+            self.refuse_requests();
+        }
     }
 
     fn next_grant(&mut self) -> Option<Granting> {
@@ -120,6 +150,7 @@ impl Pool {
         } else {
             self.zones.on_reserved(zone, status.is_success());
             if !status.is_success() {
+                self.release_retired(zone);
                 self.record(&Record::Retired { zone }, Waiter::Nothing);
             }
         }

@@ -52,6 +52,8 @@ impl Pool {
             log,
             arbiter: VecDeque::new(),
             granting: None,
+            stuck_since: None,
+            is_flushing_reserved: false,
             waiters: BTreeMap::new(),
             next_ticket: 0,
             hosts: Slab::new(),
@@ -61,6 +63,7 @@ impl Pool {
             leaving_zones: BTreeMap::new(),
             leaving_widths: BTreeMap::new(),
             to_reset: Vec::new(),
+            to_release: Vec::new(),
             resetting_at_start: 0,
             active_to_reset: 0,
             reclaim: None,
@@ -105,9 +108,10 @@ impl Pool {
 
     /// Zones that are to be reset once the epoch is recorded, and how many of them are active. A reset
     /// that a power loss cancels leaves its zone active beside the one that took its place: no zone is
-    /// reserved before all of them are reset.
-    pub(crate) fn reset_at_start(&mut self, zones: Vec<u32>, active: u32) {
+    /// reserved before all of them are reset. Zones that are retired and active are reset, too.
+    pub(crate) fn reset_at_start(&mut self, zones: Vec<u32>, active: u32, retired_active: Vec<u32>) {
         self.to_reset = zones;
+        self.to_release = retired_active;
         self.active_to_reset = active;
         self.zones.adopt_active(active);
         self.zones.begin_draining(active);
@@ -129,6 +133,9 @@ impl Pool {
                 assert_eq!(self.zones.zone_use(zone), ZoneUse::Leaving, "zone {zone} is of no v-zone");
                 self.resetting_at_start += 1;
                 self.reset_zone(zone, ResetOf::NoVZone);
+            }
+            for zone in std::mem::take(&mut self.to_release) {
+                self.release_retired(zone);
             }
         }
         let all: Vec<(u32, u32)> = self

@@ -66,28 +66,47 @@ impl Pool {
         self.drain(namespace, &mut held);
         let ending = self.endings.insert(Ending { namespace, vzone, zones, outstanding: 0 });
         if self.bug.has(SeededBug::UnflushedEnd) {
-            return self.on_end_flushed(ending);
+            return self.on_end_flushed(ending, 1, Status::Success);
         }
         // A zone that is finished says nothing of what its cache has lost.
-        self.issue(Op::EndFlush { ending }, Operation::Flush, Origin::default());
+        self.issue(Op::EndFlush { ending, tries: 1 }, Operation::Flush, Origin::default());
     }
 
-    pub(super) fn on_end_flushed(&mut self, key: Key<Ending>) {
+    pub(super) fn on_end_flushed(&mut self, key: Key<Ending>, tries: u8, status: Status) {
+        if let Some(tries) = Pool::another_try(tries, status) {
+            return self.issue(Op::EndFlush { ending: key, tries }, Operation::Flush, Origin::default());
+        }
+        if !status.is_success() {
+            // Blocks that a finished zone has lost would be zeros: these stay active until a mount.
+            let zones = self.endings[key].zones.len();
+            (0..zones).for_each(|_| self.zones.begin_doubt());
+            return self.end_ending(key);
+        }
         let zones = self.endings[key].zones.clone();
         self.endings[key].outstanding = zones.len() as u32;
         for zone in zones {
-            let operation = self.manage_zone(zone, ZoneAction::Finish);
-            self.issue(Op::EndFinish { ending: key }, operation, Origin::default());
+            self.finish_zone(key, zone, 1);
         }
     }
 
-    /// A zone that cannot be finished has failed, and holds no active resource then.
-    pub(super) fn on_end_finished(&mut self, key: Key<Ending>) {
+    fn finish_zone(&mut self, ending: Key<Ending>, zone: u32, tries: u8) {
+        let operation = self.manage_zone(zone, ZoneAction::Finish);
+        self.issue(Op::EndFinish { ending, zone, tries }, operation, Origin::default());
+    }
+
+    pub(super) fn on_end_finished(&mut self, key: Key<Ending>, zone: u32, tries: u8, status: Status) {
+        if let Some(tries) = Pool::another_try(tries, status) {
+            return self.finish_zone(key, zone, tries);
+        }
+        self.doubt_unless_inactive(zone, status);
         let ending = &mut self.endings[key];
         ending.outstanding -= 1;
-        if ending.outstanding > 0 {
-            return;
+        if ending.outstanding == 0 {
+            self.end_ending(key);
         }
+    }
+
+    fn end_ending(&mut self, key: Key<Ending>) {
         let Ending { namespace, vzone, zones, .. } = self.endings.remove(key);
         self.zones.release_active(zones.len() as u32);
         let own = self.vzone(namespace, vzone);
@@ -165,6 +184,7 @@ impl Pool {
         if let Some(number) = number {
             self.on_released(namespace, number);
         }
+        self.end_failure(namespace, vzone);
         if !is_durable {
             self.end_reset(namespace, vzone);
             return;
@@ -180,13 +200,21 @@ impl Pool {
 
     pub(super) fn reset_zone(&mut self, zone: u32, of: ResetOf) {
         self.zones.begin_reset(zone);
-        let operation = self.manage_zone(zone, ZoneAction::Reset);
-        self.issue(Op::ResetZone { zone, of }, operation, Origin::default());
+        self.issue_reset(zone, of, 1);
     }
 
-    pub(super) fn on_zone_reset(&mut self, zone: u32, of: ResetOf, status: Status) {
+    fn issue_reset(&mut self, zone: u32, of: ResetOf, tries: u8) {
+        let operation = self.manage_zone(zone, ZoneAction::Reset);
+        self.issue(Op::ResetZone { zone, of, tries }, operation, Origin::default());
+    }
+
+    pub(super) fn on_zone_reset(&mut self, zone: u32, of: ResetOf, tries: u8, status: Status) {
+        if let Some(tries) = Pool::another_try(tries, status) {
+            return self.issue_reset(zone, of, tries);
+        }
         self.zones.on_reset(zone, status.is_success());
         if !status.is_success() {
+            self.doubt_unless_inactive(zone, status);
             self.record(&Record::Retired { zone }, Waiter::Nothing);
         }
         match of {

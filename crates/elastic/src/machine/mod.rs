@@ -12,6 +12,7 @@
 //! | `write`, `read` | blocks of items to zones, and back |
 //! | `allocate` | the serial allocator: reserved zones, new groups |
 //! | `ending` | groups that were written, finished or reset |
+//! | `doubt` | commands to the drive that have failed, and zones that may be active |
 //! | `repair` | rows that a power loss tore |
 //! | `reclaim` | groups that are not written any more, copied into narrower ones |
 //! | `admin` | namespaces are created, resized and deleted |
@@ -19,6 +20,7 @@
 mod admin;
 mod allocate;
 mod build;
+mod doubt;
 mod ending;
 mod host;
 mod invariants;
@@ -118,21 +120,40 @@ enum Op {
     Reserve {
         zone: u32,
     },
+    /// Of the first blocks of reserved zones.
+    ReserveFlush {
+        number: u64,
+        tries: u8,
+    },
     /// The block that names the owner of a zone. If it fails, so do the writes behind it.
     Owner,
+    /// `retry` is sent once more if it fails: a flush, or a reset of a zone.
     Log {
         copy: Option<usize>,
+        retry: Option<LogRetry>,
+        tries: u8,
     },
     EndFlush {
         ending: Key<Ending>,
+        tries: u8,
     },
     EndFinish {
         ending: Key<Ending>,
+        zone: u32,
+        tries: u8,
     },
     ResetZone {
         zone: u32,
         of: ResetOf,
+        tries: u8,
     },
+    /// The reset of a retired zone.
+    Release {
+        zone: u32,
+        tries: u8,
+    },
+    /// Asks whether a zone is active.
+    State,
     ReclaimRead {
         piece: Piece,
     },
@@ -142,6 +163,13 @@ enum Op {
         namespace: u32,
         vzone: u32,
     },
+}
+
+/// A command of the log that is sent again if it fails.
+#[derive(Clone, Copy, Debug)]
+enum LogRetry {
+    Flush { number: u64 },
+    Reset { zone: u32 },
 }
 
 /// A group whose zones are being finished.
@@ -189,6 +217,9 @@ pub struct Pool {
     /// V-zones that wait for a group, in order.
     arbiter: VecDeque<(u32, u32)>,
     granting: Option<Granting>,
+    /// Since when no zone is left for those.
+    stuck_since: Option<Instant>,
+    is_flushing_reserved: bool,
     waiters: BTreeMap<Ticket, Waiter>,
     next_ticket: u64,
     hosts: Slab<Host>,
@@ -200,6 +231,8 @@ pub struct Pool {
     leaving_widths: BTreeMap<(u32, u32), u32>,
     /// Zones of no v-zone that a mount has found.
     to_reset: Vec<u32>,
+    /// Retired zones that it has found active.
+    to_release: Vec<u32>,
     /// Of these, zones that are being reset.
     resetting_at_start: u32,
     /// Those that were active, until all are reset.
@@ -341,6 +374,7 @@ impl Pool {
     pub fn on_timeout(&mut self, now: Instant) {
         self.advance(now);
         self.redistribute_if_due();
+        self.refuse_if_stuck();
     }
 
     fn advance(&mut self, now: Instant) {
@@ -362,11 +396,14 @@ impl Pool {
             Op::Deallocate { host, namespace, vzone } => self.on_read_ended(host, namespace, vzone, status),
             Op::HostFlush { host } => self.end_part(host, status),
             Op::Reserve { zone } => self.on_reserved(zone, status),
+            Op::ReserveFlush { number, tries } => self.on_reserved_flushed(number, tries, status),
             Op::Owner => {}
-            Op::Log { copy } => self.log.on_completion(copy, status.is_success()),
-            Op::EndFlush { ending } => self.on_end_flushed(ending),
-            Op::EndFinish { ending } => self.on_end_finished(ending),
-            Op::ResetZone { zone, of } => self.on_zone_reset(zone, of, status),
+            Op::Log { copy, retry, tries } => self.on_log_effect(copy, retry, tries, status),
+            Op::EndFlush { ending, tries } => self.on_end_flushed(ending, tries, status),
+            Op::EndFinish { ending, zone, tries } => self.on_end_finished(ending, zone, tries, status),
+            Op::ResetZone { zone, of, tries } => self.on_zone_reset(zone, of, tries, status),
+            Op::Release { zone, tries } => self.on_release(zone, tries, status),
+            Op::State => self.on_state(&outcome),
             Op::ReclaimRead { piece } => self.on_reclaim_read(&piece, status, outcome),
             Op::ReclaimWrite => self.on_reclaim_written(status),
             Op::RepairWrite { namespace, vzone } => self.on_repair_written(namespace, vzone, status),
@@ -431,15 +468,35 @@ impl Pool {
                 }
                 return;
             };
-            let (copy, operation) = match effect {
-                LogEffect::Reset { copy, zone } => (Some(copy), self.manage_zone(zone, ZoneAction::Reset)),
+            match effect {
+                LogEffect::Reset { copy, zone } => self.issue_for_log(Some(copy), LogRetry::Reset { zone }, 1),
                 LogEffect::Write { copy, zone, zone_block, block } => {
-                    (Some(copy), self.write_of_block(zone, zone_block, block))
+                    let operation = self.write_of_block(zone, zone_block, block);
+                    self.issue(Op::Log { copy: Some(copy), retry: None, tries: 1 }, operation, Origin::default());
                 }
-                LogEffect::Flush => (None, Operation::Flush),
-            };
-            self.issue(Op::Log { copy }, operation, Origin::default());
+                LogEffect::Flush => {
+                    let number = self.zones.begin_flush();
+                    self.issue_for_log(None, LogRetry::Flush { number }, 1);
+                }
+            }
         }
+    }
+
+    fn issue_for_log(&mut self, copy: Option<usize>, retry: LogRetry, tries: u8) {
+        let operation = match retry {
+            LogRetry::Flush { .. } => Operation::Flush,
+            LogRetry::Reset { zone } => self.manage_zone(zone, ZoneAction::Reset),
+        };
+        self.issue(Op::Log { copy, retry: Some(retry), tries }, operation, Origin::default());
+    }
+
+    fn on_log_effect(&mut self, copy: Option<usize>, retry: Option<LogRetry>, tries: u8, status: Status) {
+        match (retry, Pool::another_try(tries, status)) {
+            (Some(retry), Some(tries)) => return self.issue_for_log(copy, retry, tries),
+            (Some(LogRetry::Flush { number }), None) if status.is_success() => self.zones.end_flush(number),
+            _ => {}
+        }
+        self.log.on_completion(copy, status.is_success());
     }
 
     fn write_of_block(&self, zone: u32, zone_block: u64, block: Vec<u8>) -> Operation {

@@ -19,6 +19,10 @@ impl Pool {
     pub(super) fn pump(&mut self, namespace: u32, vzone: u32) {
         loop {
             let own = self.vzone(namespace, vzone);
+            if own.busy.is_none() && own.failure.is_some() {
+                self.close_failed(namespace, vzone);
+            }
+            let own = self.vzone(namespace, vzone);
             if own.busy.is_some() {
                 return;
             }

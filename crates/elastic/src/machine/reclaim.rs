@@ -223,7 +223,7 @@ impl Pool {
             return;
         }
         self.reserve(width);
-        let Some(zones) = self.zones.take(width, namespace, vzone) else { return };
+        let Some(zones) = self.take_zones(width, namespace, vzone) else { return };
         let own = &self.namespaces[&namespace].vzones[vzone as usize];
         let generation = own.generation;
         for (place, zone) in zones.iter().enumerate() {

@@ -135,13 +135,20 @@ impl Pool {
             let _ = found.table.truncate(zone, Blocks(own.written));
         }
         found.table.degrade(zone, ZoneState::ReadOnly);
+        let own = &mut found.vzones[vzone as usize];
+        if own.failure.is_none() {
+            own.failure = Some(found.next_write);
+            found.releases.insert(found.next_write);
+            found.next_write += 1;
+        }
     }
 
     /// All writes of a v-zone that has failed have ended: its resources are released once that is
     /// recorded.
     pub(super) fn close_failed(&mut self, namespace: u32, vzone: u32) {
         let own = self.vzone(namespace, vzone);
-        if own.has_failed && own.writes.is_empty() && own.busy.is_none() && !own.grants.is_empty() && own.endings == 0 {
+        let is_due = own.has_failed && (own.failure.is_some() || !own.grants.is_empty());
+        if is_due && own.writes.is_empty() && own.busy.is_none() && own.endings == 0 {
             own.busy = Some(Busy::Fail);
             self.record_vzone(namespace, vzone, Waiter::Fail { namespace, vzone });
         }
@@ -154,6 +161,14 @@ impl Pool {
         if is_durable {
             self.end_all_groups(namespace, vzone);
         }
+        self.end_failure(namespace, vzone);
         self.pump(namespace, vzone);
+    }
+
+    /// No mount finds the v-zone active, or none will follow that could be told.
+    pub(super) fn end_failure(&mut self, namespace: u32, vzone: u32) {
+        if let Some(number) = self.vzone(namespace, vzone).failure.take() {
+            self.on_released(namespace, number);
+        }
     }
 }

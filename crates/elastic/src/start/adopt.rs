@@ -63,6 +63,7 @@ impl Start {
             }
             mounted.insert(*key, own);
         }
+        let mut retired_active = Vec::new();
         let retired: BTreeSet<u32> = found.retired.iter().copied().collect();
         for zone in (LOG_ZONES..zone_count).filter(|zone| !owned.contains(zone)) {
             let ZoneFound { state, .. } = self.zones[zone as usize];
@@ -85,8 +86,9 @@ impl Start {
             zones.set(zone, to, 0);
             match to {
                 ZoneUse::Leaving if state.is_active() => active_to_reset += 1,
-                // It stays active: nothing resets it.
-                ZoneUse::Retired | ZoneUse::SetAside if state.is_active() => zones.lose_active(),
+                // Nothing resets it.
+                ZoneUse::SetAside if state.is_active() => zones.lose_active(),
+                ZoneUse::Retired if state.is_active() => retired_active.push(zone),
                 _ => {}
             }
         }
@@ -109,7 +111,7 @@ impl Start {
             pool.adopt_namespace(own);
         }
         pool.adopt_groups();
-        pool.reset_at_start(to_reset, active_to_reset);
+        pool.reset_at_start(to_reset, active_to_reset, retired_active);
         Ok(pool)
     }
 
@@ -150,8 +152,10 @@ impl Start {
         }
         whole.written = vzone.written;
         if self.has_lost_zones(&whole) || !self.owners_are_right(record, &whole) {
-            // All of its zones are kept as they are.
-            (vzone.groups, vzone.written, vzone.is_damaged) = (whole.groups, 0, true);
+            // All of its zones are kept as they are, and so is its record: the next mount may read them.
+            let written = record.written_blocks.min(first_block);
+            (vzone.groups, vzone.written, vzone.is_damaged) = (whole.groups, written, true);
+            vzone.is_finished = record.is_finished;
         }
         vzone.issued = vzone.written;
         self.find_resources(&mut vzone, capacity);
@@ -271,7 +275,8 @@ impl Start {
 fn place(mut vzone: VZone, own: &mut Namespace, index: u32) {
     let zone = ZoneIndex(index);
     let table = &mut own.table;
-    let written = Blocks(vzone.written);
+    // A host reads nothing of a damaged one.
+    let written = Blocks(if vzone.is_damaged { 0 } else { vzone.written });
     if table.set_written(zone, written).is_err() {
         // More are active than the limits allow, which no writer does: it can be read.
         vzone.has_failed = true;
@@ -285,7 +290,7 @@ fn place(mut vzone: VZone, own: &mut Namespace, index: u32) {
     }
     let start = table.geometry().zone_start(zone);
     let mut effects = Vec::new();
-    if vzone.is_finished {
+    if vzone.is_finished && !vzone.is_damaged {
         let _ = table.manage(&ZoneAction::Finish, ZoneTarget::Zone(start), &mut effects);
     }
     if vzone.is_damaged || vzone.is_offline {

@@ -16,7 +16,7 @@ use zonda_zoned::{
 
 use crate::bug::Seeded;
 use crate::format::{BlockError, Owner, PoolId, Reservation};
-use crate::limits::{HEADER_BLOCKS, LOG_ZONES};
+use crate::limits::{COMMAND_TRIES_MAX, HEADER_BLOCKS, LOG_ZONES};
 use crate::log::slots_of;
 use crate::machine::Pool;
 use crate::shape::PoolOptions;
@@ -114,7 +114,15 @@ pub(crate) struct HeaderFound {
     pub(crate) owner: Option<Result<Owner, BlockError>>,
 }
 
+/// A command to the drive, and how often it was sent.
 #[derive(Debug)]
+struct Question {
+    asked: Asked,
+    operation: Operation,
+    tries: u8,
+}
+
+#[derive(Clone, Copy, Debug)]
 enum Asked {
     Report,
     Log { copy: usize, slot: usize, block: u64, blocks: u64 },
@@ -138,9 +146,9 @@ pub struct Start {
     namespace: NamespaceId,
     kind: PayloadKind,
     step: Step,
-    asked: Slab<Asked>,
+    asked: Slab<Question>,
     /// Commands to send, beside those that follow from the step.
-    queue: VecDeque<(Asked, Operation)>,
+    queue: VecDeque<Question>,
     zones: Vec<ZoneFound>,
     log: LogRead,
     found: Option<Box<Found>>,
@@ -188,19 +196,26 @@ impl Start {
         if self.asked.len() >= IN_FLIGHT_MAX {
             return None;
         }
-        let (asked, operation) = self.queue.pop_front().or_else(|| self.next_question())?;
-        let key = self.asked.insert(asked);
+        let mut question = self.queue.pop_front().or_else(|| self.next_question())?;
+        question.tries += 1;
+        let operation = question.operation.clone();
+        let key = self.asked.insert(question);
         Some(Command::new(key.into(), self.namespace, operation))
     }
 
     /// The drive has refused a command.
     pub fn on_queue_full(&mut self, command: Command) {
         let key = Key::of_command(command.id).expect("the drive returns the command that it was given");
-        let asked = self.asked.remove(key);
-        self.queue.push_front((asked, command.operation));
+        let mut question = self.asked.remove(key);
+        (question.tries, question.operation) = (question.tries - 1, command.operation);
+        self.queue.push_front(question);
     }
 
-    fn next_question(&mut self) -> Option<(Asked, Operation)> {
+    fn ask(&mut self, asked: Asked, operation: Operation) {
+        self.queue.push_back(Question { asked, operation, tries: 0 });
+    }
+
+    fn next_question(&mut self) -> Option<Question> {
         match self.step {
             Step::Report if self.asked.is_empty() => {
                 let start = Lba(self.drive.zone_start(ZoneIndex(self.zones.len() as u32)).0);
@@ -208,12 +223,13 @@ impl Start {
                 let descriptors_max = REPORT_ZONES;
                 let operation =
                     Operation::ReportZones { start, filter, extended: false, partial: true, descriptors_max };
-                Some((Asked::Report, operation))
+                Some(Question { asked: Asked::Report, operation, tries: 0 })
             }
             Step::Headers => {
                 let zone = self.to_read.pop_front()?;
                 let blocks = self.zones[zone as usize].written.min(HEADER_BLOCKS);
-                Some((Asked::Header { zone, blocks }, self.read(zone, 0, blocks)))
+                let operation = self.read(zone, 0, blocks);
+                Some(Question { asked: Asked::Header { zone, blocks }, operation, tries: 0 })
             }
             _ => None,
         }
@@ -227,7 +243,13 @@ impl Start {
     /// A command has ended.
     pub fn on_completion(&mut self, now: Instant, completion: Completion) {
         let key = Key::of_command(completion.id).expect("the drive returns identifiers that it was given");
-        match (self.asked.remove(key), completion.outcome) {
+        let question = self.asked.remove(key);
+        // What one mount takes for damage costs its users a zone until the next.
+        if !completion.status.is_success() && question.tries < COMMAND_TRIES_MAX && self.outcome.is_none() {
+            self.queue.push_front(question);
+            return;
+        }
+        match (question.asked, completion.outcome) {
             (Asked::Report, Outcome::Report(report)) if completion.status.is_success() => {
                 self.zones.extend(report.zones.iter().map(|zone| {
                     let written = match zone.write_pointer {
@@ -258,7 +280,7 @@ impl Start {
             for single in block..block + blocks {
                 let asked = Asked::Log { copy, slot, block: single, blocks: 1 };
                 let operation = self.read(zone, single, 1);
-                self.queue.push_back((asked, operation));
+                self.ask(asked, operation);
             }
             return;
         }
@@ -279,7 +301,7 @@ impl Start {
             // The first block alone may still be read; the second is damaged.
             self.headers.entry(zone).or_default().owner = Some(Err(BlockError::Damaged));
             let operation = self.read(zone, 0, 1);
-            self.queue.push_back((Asked::Header { zone, blocks: 1 }, operation));
+            self.ask(Asked::Header { zone, blocks: 1 }, operation);
             return;
         }
         let pool = self.found.as_ref().expect("headers are read after the log").id;
@@ -337,7 +359,7 @@ impl Start {
                 for block in (0..written).step_by(chunk as usize) {
                     let blocks = chunk.min(written - block);
                     let operation = self.read(zone, block, blocks);
-                    self.queue.push_back((Asked::Log { copy, slot, block, blocks }, operation));
+                    self.ask(Asked::Log { copy, slot, block, blocks }, operation);
                 }
             }
         }

@@ -7,7 +7,7 @@ use zonda_zoned::{
 
 use super::drive::Fault;
 use super::rig::{Rig, data};
-use crate::limits::LOG_ZONES;
+use crate::limits::{COMMAND_TRIES_MAX, LOG_ZONES};
 
 const TENANT: NamespaceId = NamespaceId(1);
 
@@ -87,7 +87,8 @@ fn a_zone_that_cannot_be_reset_and_stays_active_costs_no_other_zone() {
         matches!(operation, Operation::ManageZones { action: ZoneAction::Reset, target: ZoneTarget::Zone(start) }
             if start.0 / 32 >= u64::from(LOG_ZONES))
     };
-    rig.drive().faults.push(Fault { matches: Box::new(matches), times: zones, status: Status::InternalError });
+    let times = zones * u32::from(COMMAND_TRIES_MAX);
+    rig.drive().faults.push(Fault { matches: Box::new(matches), times, status: Status::InternalError });
     assert_eq!(rig.execute(TENANT, manage(0, ZoneAction::Reset)).status, Status::Success);
     assert_eq!(rig.device().pool().unwrap().zone_counts().retired, zones);
     let end = capacity(&mut rig);

@@ -2,6 +2,7 @@
 
 mod cache;
 mod crash;
+mod doubt;
 mod drive;
 mod enumerate;
 mod failures;

@@ -27,6 +27,8 @@ pub(super) struct Drive {
     /// Blocks of each zone that were acknowledged, and flushed.
     acknowledged: Vec<u64>,
     flushed: Vec<u64>,
+    /// Resets in flight: their zones, and how many blocks of these were flushed before.
+    resets: BTreeMap<CommandId, (usize, u64)>,
     pub(super) seen: Seen,
 }
 
@@ -75,6 +77,7 @@ impl Drive {
             held: VecDeque::new(),
             acknowledged: vec![0; zone_count as usize],
             flushed: vec![0; zone_count as usize],
+            resets: BTreeMap::new(),
             seen: Seen::default(),
         }
     }
@@ -98,7 +101,7 @@ impl Drive {
     /// Loses the power; `cached` blocks that were not flushed may be lost, more of some zones than of
     /// others.
     pub(super) fn lose_power(self, profile: &Profile, is_volatile: bool, prng: &mut Prng) -> Drive {
-        let Drive { ssd, faults, depth, delay, flushed, prng: own, .. } = self;
+        let Drive { ssd, faults, depth, delay, mut flushed, resets, prng: own, .. } = self;
         let media = ssd.power_loss(prng);
         let seed = prng.fork("power-on");
         let before = Ssd::power_on(profile, media, &seed);
@@ -108,6 +111,10 @@ impl Drive {
             let mut drive = Drive::new(before, zone_count, faults, depth, delay, own);
             (drive.acknowledged, drive.flushed) = (kept.clone(), kept);
             return drive;
+        }
+        // Without effect, a reset costs nothing that was flushed.
+        for (zone, before) in resets.into_values() {
+            flushed[zone] = before;
         }
         let (style, geometry) = (prng.below(4), profile.geometry());
         let kept: Vec<u64> = (0..zone_count).map(|zone| kept_of(&before, zone, &flushed, style, prng)).collect();
@@ -171,6 +178,7 @@ impl Drive {
 
     fn on_completion(&mut self, now: Instant, completion: Completion) {
         let flight = self.in_flight.remove(&completion.id).expect("the drive completes a command once");
+        self.resets.remove(&completion.id);
         let completion = match flight {
             Flight::Failing(status) if completion.status.is_success() => Completion::of(completion.id, status),
             Flight::Write { zone, end } if completion.status.is_success() => {
@@ -195,10 +203,11 @@ impl Drive {
     }
 
     /// A reset, once it is submitted, forgets what the zone held.
-    fn forget(&mut self, operation: &Operation) {
+    fn forget(&mut self, id: CommandId, operation: &Operation) {
         if let Operation::ManageZones { action: ZoneAction::Reset, target: ZoneTarget::Zone(start) } = operation
             && let Some(zone) = self.ssd.geometry(NamespaceId::FIRST).zone_of(*start)
         {
+            self.resets.insert(id, (zone.as_usize(), self.flushed[zone.as_usize()]));
             (self.acknowledged[zone.as_usize()], self.flushed[zone.as_usize()]) = (0, 0);
             for flight in self.in_flight.values_mut() {
                 match flight {
@@ -232,8 +241,8 @@ impl ZonedDevice for Drive {
             }
             flight = Flight::Failing(status);
         }
-        self.forget(&command.operation);
         let id = command.id;
+        self.forget(id, &command.operation);
         self.ssd.submit(now, command)?;
         let before = self.in_flight.insert(id, flight);
         assert!(before.is_none(), "command {id} is in flight already");

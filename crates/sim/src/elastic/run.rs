@@ -45,6 +45,8 @@ pub(crate) struct ElasticRun<'s> {
     pub(super) probed: BTreeMap<u64, Completion>,
     /// Zones of the drive of which a command has failed, or that have failed.
     pub(super) touched: BTreeSet<u32>,
+    /// Zones of the drive below those of tenants, before the last step.
+    below: Vec<((NamespaceId, usize), u32)>,
     /// Management commands or flushes have failed: the drive may have more active zones than the pool
     /// counts on.
     pub(super) had_management_faults: bool,
@@ -81,6 +83,7 @@ impl<'s> ElasticRun<'s> {
             flights: BTreeMap::new(),
             probed: BTreeMap::new(),
             touched: BTreeSet::new(),
+            below: Vec::new(),
             had_management_faults: false,
             is_read_only: false,
             epoch: 0,
@@ -149,6 +152,7 @@ impl<'s> ElasticRun<'s> {
         }
         let now = self.now;
         let mut queue = CompletionQueue::new();
+        self.remember_zones();
         self.device().poll(now, &mut queue);
         self.take_seen()?;
         while let Some(event) = self.device().poll_event() {
@@ -172,11 +176,11 @@ impl<'s> ElasticRun<'s> {
         self.touched.extend(seen.zones);
         self.had_management_faults |= seen.management_faults > 0;
         match seen.over_limit {
-            Some(status) if !self.had_management_faults => {
-                let message = format!("the pool has caused \"{status}\" on the drive, of which no command has failed");
+            Some(status) => {
+                let message = format!("the pool has caused \"{status}\" on the drive");
                 Err(CheckError::new(FailureKind::LimitExceeded, None, message))
             }
-            _ => Ok(()),
+            None => Ok(()),
         }
     }
 
@@ -314,6 +318,22 @@ impl<'s> ElasticRun<'s> {
         self.drive.as_ref().expect("the drive has power")
     }
 
+    /// Remembers which zones of the drive are below each tenant's, while some have failed: a reset may
+    /// take them away in the step in which an error arrives that they explain.
+    fn remember_zones(&mut self) {
+        self.below.clear();
+        if self.touched.is_empty() {
+            return;
+        }
+        let Some(pool) = self.device.as_ref().and_then(Device::pool) else { return };
+        for tenant in &self.tenants {
+            for zone in 0..tenant.zones.len() {
+                let below = pool.physical_zones(tenant.id, ZoneIndex(zone as u32));
+                self.below.extend(below.into_iter().map(|physical| ((tenant.id, zone), physical.0)));
+            }
+        }
+    }
+
     /// Whether errors of a zone of a tenant are explained by failures below it.
     pub(super) fn is_excused(&self, tenant: usize, zone: usize) -> bool {
         let own = &self.tenants[tenant];
@@ -324,7 +344,9 @@ impl<'s> ElasticRun<'s> {
             || crashes >= 8
             || (crashes > 0 && self.simulation.pool.is_volatile);
         let physical = self.pool().physical_zones(own.id, ZoneIndex(zone as u32));
-        is_torn || self.is_read_only || physical.iter().any(|zone| self.touched.contains(&zone.0))
+        let before = self.below.iter().filter(|(above, _)| *above == (own.id, zone)).map(|(_, below)| *below);
+        let mut below = physical.iter().map(|zone| zone.0).chain(before);
+        is_torn || self.is_read_only || below.any(|zone| self.touched.contains(&zone))
     }
 
     /// The outcome of the run.

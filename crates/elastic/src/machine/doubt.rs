@@ -1,0 +1,85 @@
+//! Commands to the drive that have failed: what is tried again, and zones that may still be active.
+//!
+//! A flush, a Finish or a Reset that fails is sent again a few times. A zone that should not be active
+//! any more, and may be, is counted as one until the drive reports its state.
+
+use zonda_zoned::{Operation, Origin, Outcome, ReportFilter, Status, ZoneAction};
+
+use super::{Op, Pool};
+use crate::limits::{COMMAND_TRIES_MAX, GROUP_WAIT_MAX};
+
+impl Pool {
+    /// Whether a command that has failed so is sent again, and how often it will have been sent then.
+    pub(super) fn another_try(tries: u8, status: Status) -> Option<u8> {
+        let is_final = status.is_success() || is_inactive_by(status) || tries >= COMMAND_TRIES_MAX;
+        (!is_final).then_some(tries + 1)
+    }
+
+    /// A command that should have made this zone inactive has ended so, and is not sent again.
+    pub(super) fn doubt_unless_inactive(&mut self, zone: u32, status: Status) {
+        if !status.is_success() && !is_inactive_by(status) {
+            self.zones.begin_doubt();
+            self.ask_for_state(zone);
+        }
+    }
+
+    /// A zone without data has failed, and is not used again: it is reset, since it may be active.
+    pub(super) fn release_retired(&mut self, zone: u32) {
+        self.zones.begin_doubt();
+        self.issue_release(zone, 1);
+    }
+
+    fn issue_release(&mut self, zone: u32, tries: u8) {
+        let operation = self.manage_zone(zone, ZoneAction::Reset);
+        self.issue(Op::Release { zone, tries }, operation, Origin::default());
+    }
+
+    pub(super) fn on_release(&mut self, zone: u32, tries: u8, status: Status) {
+        if let Some(tries) = Pool::another_try(tries, status) {
+            return self.issue_release(zone, tries);
+        }
+        if status.is_success() || is_inactive_by(status) {
+            self.zones.end_doubt();
+            self.serve();
+        } else {
+            self.ask_for_state(zone);
+        }
+    }
+
+    fn ask_for_state(&mut self, zone: u32) {
+        let start = self.zone_lba(zone, 0);
+        let filter = ReportFilter::All;
+        let operation = Operation::ReportZones { start, filter, extended: false, partial: true, descriptors_max: 1 };
+        self.issue(Op::State, operation, Origin::default());
+    }
+
+    /// Without an answer the zone is counted as active until the next mount.
+    pub(super) fn on_state(&mut self, outcome: &Outcome) {
+        let Outcome::Report(report) = outcome else { return };
+        if report.zones.first().is_some_and(|zone| !zone.state.is_active()) {
+            self.zones.end_doubt();
+            self.serve();
+        }
+    }
+
+    /// V-zones wait for a group, and none will come: zones of the drive have failed, or stay active and
+    /// cannot be finished. After a while their writes fail.
+    pub(super) fn refuse_if_stuck(&mut self) {
+        let is_waiting = !self.arbiter.is_empty() || self.granting.is_some();
+        let may_get = self.zones.obtainable_soon() > 0 || self.zones.draining() > 0 || self.zones.are_any_resetting();
+        if !is_waiting || may_get {
+            self.stuck_since = None;
+            return;
+        }
+        let since = *self.stuck_since.get_or_insert(self.now);
+        if self.now.since(since) >= GROUP_WAIT_MAX {
+            self.stuck_since = None;
+            self.refuse_requests();
+        }
+    }
+}
+
+/// Whether a zone is certainly inactive when a command to it ends so.
+fn is_inactive_by(status: Status) -> bool {
+    matches!(status, Status::ZoneIsReadOnly | Status::ZoneIsOffline)
+}
