@@ -126,6 +126,11 @@ impl Balloon {
         all.iter().all(|(weight, active)| portion(self.essential_zones, *weight, weights) >= *active)
     }
 
+    /// Essentials of each namespace among these: its weight and what the others weigh.
+    pub(crate) fn essentials_of(&self, weight: u32, weights: u64) -> u32 {
+        portion(self.essential_zones, weight, weights)
+    }
+
     pub(crate) fn add(&mut self, namespace: u32, weight: u32, active_max: u32) {
         let share =
             Share { essentials: 0, spares_own: 0, spares_lent: 0, spares_leased: 0, spares_used: 0, width_min: 1 };
@@ -212,6 +217,15 @@ impl Balloon {
         let spares = width - width.min(member.share.width_min);
         member.share.spares_used += spares;
         Grant { width, spares }
+    }
+
+    /// What a group holds after namespaces have joined or left: what is above the new minimum width are
+    /// spares.
+    pub(crate) fn adopt_again(&mut self, namespace: u32, grant: Grant) -> Grant {
+        let Some(member) = self.members.get_mut(&namespace) else { return grant };
+        let used = member.share.spares_used.checked_sub(grant.spares);
+        member.share.spares_used = used.expect("a group holds what it was granted");
+        self.adopt(namespace, grant.width)
     }
 
     /// A group has ended.

@@ -23,6 +23,9 @@ pub(crate) struct Write {
     pub(crate) issued: u64,
     pub(crate) outstanding: u32,
     pub(crate) status: Status,
+    /// Blocks from `issued` on have found no place: it ends with this status, and the v-zone can be
+    /// written behind what stands.
+    pub(crate) refusal: Option<Status>,
     pub(crate) payload: Payload,
     pub(crate) is_zeroes: bool,
 }

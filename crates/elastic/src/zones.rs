@@ -144,6 +144,16 @@ impl Zones {
         self.doubtful = self.doubtful.checked_sub(1).expect("a zone was in doubt");
     }
 
+    /// Whether no zone is left that a group could be made of.
+    pub(crate) fn is_exhausted(&self) -> bool {
+        self.free.is_empty() && self.reserved.is_empty()
+    }
+
+    /// Active zones that groups may have, without those that failures may have taken.
+    pub(crate) fn active_usable(&self) -> u32 {
+        self.active_max.saturating_sub(self.doubtful)
+    }
+
     pub(crate) fn are_any_resetting(&self) -> bool {
         self.uses.contains(&ZoneUse::Resetting)
     }

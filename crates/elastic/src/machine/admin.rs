@@ -9,7 +9,7 @@ use zonda_zoned::{Blocks, Geometry, Instant, NamespaceId, ZoneIndex};
 use super::{Namespace, Pool, Record, Waiter};
 use crate::bug::SeededBug;
 use crate::format::NamespaceRecord;
-use crate::limits::{EXTENSION_BYTES_MAX, NAME_BYTES_MAX, NAMESPACES_MAX, WEIGHT_MAX};
+use crate::limits::{EXTENSION_BYTES_MAX, FROZEN_TIME, NAME_BYTES_MAX, NAMESPACES_MAX, WEIGHT_MAX};
 use crate::vzone::VZone;
 
 /// A namespace to create.
@@ -147,6 +147,7 @@ impl Pool {
         }
         let needed = u64::from(config.zone_count) * u64::from(self.shape.zones_of(geometry.zone_capacity_blocks));
         self.check_promise(needed)?;
+        self.check_active_zones(config.weight)?;
         self.namespaces.insert(id, Namespace::new(record.clone(), geometry));
         let is_early = self.bug.has(SeededBug::EarlyCreation);
         self.record(
@@ -244,9 +245,45 @@ impl Pool {
         refused(format!("this needs {more} zones of the drive, and {left} are not promised to others: make it smaller"))
     }
 
+    /// Whether a namespace of this weight would get its essentials at once: others may have wide groups
+    /// from a time when their share was larger.
+    fn check_active_zones(&self, weight: u32) -> Result<(), AdminError> {
+        let weights = self.namespaces.values().map(|own| u64::from(own.record.weight)).sum::<u64>() + u64::from(weight);
+        let mut needed = self.balloon.essentials_of(weight, weights);
+        let mut widest: Option<(u32, &str)> = None;
+        for own in self.namespaces.values() {
+            let essentials = self.balloon.essentials_of(own.record.weight, weights);
+            let held = own.vzones.iter().flat_map(|vzone| &vzone.grants).filter(|held| !held.is_draining);
+            let used: u32 = held.map(|held| held.grant.width).sum();
+            needed += used.max(essentials);
+            if used > essentials && widest.is_none_or(|(over, _)| used - essentials > over) {
+                widest = Some((used - essentials, &own.record.name));
+            }
+        }
+        match widest {
+            Some((over, name)) if needed > self.zones.active_usable() => refused(format!(
+                "namespace \"{name}\" has {over} active zones of the drive more than its share beside a new namespace: finish \
+                 or reset zones of it, or do not write it for {} s, and try again",
+                2.0 * FROZEN_TIME.as_secs_f64()
+            )),
+            _ => Ok(()),
+        }
+    }
+
+    /// Namespaces have joined or left.
+    fn adopt_groups_again(&mut self) {
+        for (id, own) in &mut self.namespaces {
+            for held in own.vzones.iter_mut().flat_map(|vzone| &mut vzone.grants).filter(|held| !held.is_draining) {
+                held.grant = self.balloon.adopt_again(*id, held.grant);
+            }
+        }
+        self.adopt_granting_again();
+    }
+
     pub(super) fn on_created(&mut self, namespace: u32, is_durable: bool) {
         if is_durable {
             self.list(namespace);
+            self.adopt_groups_again();
         } else {
             self.namespaces.remove(&namespace);
         }
@@ -355,6 +392,7 @@ impl Pool {
         }
         self.namespaces.remove(&namespace);
         self.balloon.remove(namespace);
+        self.adopt_groups_again();
         self.events.push_back(PoolEvent::Deleted { namespace: NamespaceId(namespace) });
     }
 }

@@ -29,6 +29,13 @@ impl Pool {
         }
     }
 
+    /// The group that is being made, after namespaces have joined or left.
+    pub(super) fn adopt_granting_again(&mut self) {
+        if let Some(granting) = &mut self.granting {
+            granting.grant = self.balloon.adopt_again(granting.namespace, granting.grant);
+        }
+    }
+
     /// A v-zone that has failed needs no group any more.
     pub(super) fn withdraw_request(&mut self, namespace: u32, vzone: u32) {
         let own = self.vzone(namespace, vzone);
@@ -43,14 +50,13 @@ impl Pool {
         self.serve();
     }
 
-    /// No group can be recorded any more: writes that wait for one fail.
-    pub(super) fn refuse_requests(&mut self) {
+    /// No group can be made: writes that wait for one fail with this status.
+    pub(super) fn refuse_requests(&mut self, status: Status) {
         let granting = self.granting.map(|granting| (granting.namespace, granting.vzone));
         let waiting: Vec<(u32, u32)> = granting.into_iter().chain(self.arbiter.iter().copied()).collect();
         for (namespace, vzone) in waiting.into_iter().rev() {
             if self.vzone(namespace, vzone).wants_group {
-                self.fail(namespace, vzone);
-                self.pump(namespace, vzone);
+                self.refuse_writes(namespace, vzone, status);
             }
         }
     }
@@ -115,7 +121,7 @@ impl Pool {
             self.serve();
         } else {
             // Nothing that is recorded now would be durable.
-            self.refuse_requests();
+            self.refuse_requests(Status::InternalError);
         }
     }
 

@@ -74,7 +74,8 @@ impl Pool {
         let since = *self.stuck_since.get_or_insert(self.now);
         if self.now.since(since) >= GROUP_WAIT_MAX {
             self.stuck_since = None;
-            self.refuse_requests();
+            let is_full = self.zones.is_exhausted();
+            self.refuse_requests(if is_full { Status::CapacityExceeded } else { Status::TooManyActiveZones });
         }
     }
 }

@@ -159,6 +159,7 @@ impl Pool {
             blocks: range,
             outstanding: 0,
             status: Status::Success,
+            refusal: None,
             payload,
             is_zeroes,
         };

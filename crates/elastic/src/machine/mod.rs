@@ -534,7 +534,7 @@ impl Pool {
         if !is_durable && !self.is_read_only {
             self.is_read_only = true;
             self.events.push_back(PoolEvent::ReadOnly);
-            self.refuse_requests();
+            self.refuse_requests(Status::InternalError);
         }
         match waiter {
             Waiter::Nothing => {}

@@ -126,7 +126,7 @@ impl Pool {
             if write.outstanding > 0 {
                 break;
             }
-            if write.issued < write.blocks.end {
+            if write.issued < write.blocks.end && write.refusal.is_none() {
                 let (stands, is_success) = (write.issued, write.status.is_success());
                 let own = self.vzone(namespace, vzone);
                 // Behind a failed write nothing stands, and what waits there was never submitted.
@@ -144,8 +144,11 @@ impl Pool {
         let write = self.writes.remove(key);
         let own = self.vzone(namespace, vzone);
         own.writes.pop_front();
-        let status = if own.has_failed { zonda_zoned::Status::ZoneIsReadOnly } else { write.status };
-        if status.is_success() {
+        let mut status = if own.has_failed { zonda_zoned::Status::ZoneIsReadOnly } else { write.status };
+        if let (true, Some(refusal)) = (status.is_success(), write.refusal) {
+            own.written = own.written.max(write.issued);
+            status = refusal;
+        } else if status.is_success() {
             own.written = write.blocks.end;
         } else if !own.has_failed {
             self.fail(namespace, vzone);

@@ -33,8 +33,8 @@ impl Pool {
             }
             if from >= groups_end {
                 if self.is_read_only {
-                    self.fail(namespace, vzone);
-                    continue;
+                    self.refuse_writes(namespace, vzone, Status::InternalError);
+                    return false;
                 }
                 let number = write.number;
                 if groups_end == 0 && self.must_wait_for_releases(namespace, vzone, number) {
@@ -115,6 +115,36 @@ impl Pool {
             self.end_writes(namespace, vzone);
             self.pump(namespace, vzone);
         }
+    }
+
+    /// The writes that wait in a v-zone find no place. Nothing of them was submitted but the beginning of
+    /// the first: the v-zone goes on behind it, unless its host has done something else with it.
+    pub(super) fn refuse_writes(&mut self, namespace: u32, vzone: u32, status: Status) {
+        let found = self.namespaces.get_mut(&namespace).expect("it has the v-zone");
+        let own = &mut found.vzones[vzone as usize];
+        let is_plain = own.items.iter().all(|item| matches!(item, Item::Write(_) | Item::Read { .. }));
+        let can_go_on = is_plain && own.busy.is_none() && !own.has_failed && own.torn.is_none();
+        if !can_go_on || !found.table.truncate(ZoneIndex(vzone), Blocks(own.issued)) {
+            self.fail(namespace, vzone);
+            return self.pump(namespace, vzone);
+        }
+        let stands = own.issued;
+        let waiting = std::mem::take(&mut own.items);
+        for item in waiting {
+            let Item::Write(key) = item else {
+                own.items.push_back(item);
+                continue;
+            };
+            let write = &mut self.writes[key];
+            write.refusal = Some(status);
+            write.issued = write.issued.min(stands);
+            if own.writes.back() != Some(&key) {
+                own.writes.push_back(key);
+            }
+        }
+        self.withdraw_request(namespace, vzone);
+        self.end_writes(namespace, vzone);
+        self.pump(namespace, vzone);
     }
 
     /// A write has failed: the v-zone is read only from its first block on.

@@ -310,6 +310,14 @@ impl ElasticRun<'_> {
         }
         let zone = zone.expect("the others have a zone");
         if !status.is_success() {
+            // Zones that have failed, or stay active, may leave none for a write.
+            let is_refused = matches!(flight, Flight::Write { .. })
+                && matches!(status, Status::TooManyActiveZones | Status::CapacityExceeded);
+            let has_failures = !self.touched.is_empty() || self.had_management_faults;
+            if is_refused && has_failures {
+                self.tenants[tenant].zones[zone].is_suspended = true;
+                return Ok(());
+            }
             if !is_excused {
                 return wrong(format!("zone {zone}: {} ends with \"{status}\"", name_of(&flight)), Some(zone));
             }
