@@ -10,6 +10,8 @@ pub(crate) type Seeded = zonda_zoned::Seeded<SeededBug, { cfg!(any(test, feature
 #[allow(unreachable_pub, reason = "without `testing` nothing exports it")]
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum SeededBug {
+    /// A copy of the log whose other zones have failed begins again in the one that holds it.
+    ClearedLog,
     /// Blocks are written into a stripe group before its record is durable.
     EarlyGroup,
     /// A group is recorded before the first blocks of its zones are durable.
@@ -61,7 +63,8 @@ pub enum SeededBug {
 #[cfg(any(test, feature = "testing"))]
 impl SeededBug {
     /// Every bug, with the name that the command line uses.
-    pub const ALL: [(&'static str, SeededBug); 23] = [
+    pub const ALL: [(&'static str, SeededBug); 24] = [
+        ("cleared-log", SeededBug::ClearedLog),
         ("early-group", SeededBug::EarlyGroup),
         ("unflushed-reservation", SeededBug::UnflushedReservation),
         ("unflushed-log", SeededBug::UnflushedRecord),

@@ -5,6 +5,7 @@ use zonda_zoned::{
 };
 
 use crate::bug::Seeded;
+use crate::limits::{REOPEN_PAUSE_MAX, REOPEN_PAUSE_MIN};
 use crate::machine::{AdminError, NamespaceConfig, Pool, PoolEvent};
 use crate::start::{Goal, Start, StartError};
 
@@ -20,12 +21,27 @@ pub struct ElasticDevice<D> {
     none: Namespaces,
     scratch: CompletionQueue,
     retry_at: Option<Instant>,
+    kind: PayloadKind,
+    bug: Seeded,
+    reopen: Reopen,
+}
+
+/// When a pool that could do more after another mount is opened again.
+#[derive(Debug)]
+struct Reopen {
+    at: Option<Instant>,
+    pause: Duration,
 }
 
 #[derive(Debug)]
 enum State {
     Starting(Box<Start>),
     Open(Box<Pool>),
+    /// It is opened again. Meanwhile its hosts see the namespaces that it had.
+    Reopening {
+        before: Box<Pool>,
+        start: Box<Start>,
+    },
     Refused(StartError),
 }
 
@@ -44,13 +60,16 @@ impl<D: ZonedDevice> ElasticDevice<D> {
             none: Namespaces::none(),
             scratch: CompletionQueue::new(),
             retry_at: None,
+            kind,
+            bug,
+            reopen: Reopen { at: None, pause: REOPEN_PAUSE_MIN },
         }
     }
 
     /// The pool, once it was read.
     pub fn pool(&self) -> Option<&Pool> {
         match &self.state {
-            State::Open(pool) => Some(pool),
+            State::Open(pool) | State::Reopening { before: pool, .. } => Some(pool),
             _ => None,
         }
     }
@@ -127,7 +146,7 @@ impl<D: ZonedDevice> ElasticDevice<D> {
 
     fn open_pool(&mut self) -> &mut Pool {
         match &mut self.state {
-            State::Open(pool) => pool,
+            State::Open(pool) | State::Reopening { before: pool, .. } => pool,
             _ => panic!("the pool is open before it is changed"),
         }
     }
@@ -142,19 +161,13 @@ impl<D: ZonedDevice> ElasticDevice<D> {
             let is_over = ended.is_empty();
             while let Some(completion) = ended.pop() {
                 match &mut self.state {
-                    State::Starting(start) => start.on_completion(now, completion),
+                    State::Starting(start) | State::Reopening { start, .. } => start.on_completion(now, completion),
                     State::Open(pool) => pool.on_completion(now, completion),
                     State::Refused(_) => {}
                 }
             }
             self.scratch = ended;
-            if let State::Starting(start) = &mut self.state
-                && let Some(outcome) = start.take_outcome()
-            {
-                self.state = match outcome {
-                    Ok(pool) => State::Open(Box::new(pool)),
-                    Err(error) => State::Refused(error),
-                };
+            if self.take_outcome() || (is_over && self.reopen_if_due(now)) {
                 continue;
             }
             if is_over {
@@ -163,17 +176,65 @@ impl<D: ZonedDevice> ElasticDevice<D> {
         }
     }
 
+    /// Whether a start has ended.
+    fn take_outcome(&mut self) -> bool {
+        let (State::Starting(start) | State::Reopening { start, .. }) = &mut self.state else { return false };
+        let Some(outcome) = start.take_outcome() else { return false };
+        let state = std::mem::replace(&mut self.state, State::Refused(StartError::NoPool));
+        self.state = match (outcome, state) {
+            (Ok(mut pool), State::Reopening { before, .. }) => {
+                pool.succeed(*before);
+                State::Open(Box::new(pool))
+            }
+            (Ok(pool), _) => State::Open(Box::new(pool)),
+            (Err(_), State::Reopening { mut before, .. }) => {
+                before.resume();
+                State::Open(before)
+            }
+            (Err(error), _) => State::Refused(error),
+        };
+        true
+    }
+
+    /// Whether a pool that could do more after another mount begins it.
+    fn reopen_if_due(&mut self, now: Instant) -> bool {
+        let State::Open(pool) = &mut self.state else { return false };
+        if !pool.must_reopen() {
+            if pool.is_started() {
+                self.reopen = Reopen { at: None, pause: REOPEN_PAUSE_MIN };
+            }
+            return false;
+        }
+        let at = *self.reopen.at.get_or_insert(now + self.reopen.pause);
+        if now < at {
+            return false;
+        }
+        pool.pause();
+        if !pool.is_quiescent() || pool.has_completions() {
+            return false;
+        }
+        let goal = Goal::Mount { id: Some(pool.id()), epoch_min: pool.epoch() - 1 };
+        let namespace = NamespaceId::FIRST;
+        let start = Start::seeded(goal, self.drive.geometry(namespace).clone(), namespace, self.kind, self.bug);
+        let pause = self.reopen.pause;
+        self.reopen = Reopen { at: None, pause: Duration((pause.0 * 2).min(REOPEN_PAUSE_MAX.0)) };
+        let state = std::mem::replace(&mut self.state, State::Refused(StartError::NoPool));
+        let State::Open(before) = state else { unreachable!("it was just looked at") };
+        self.state = State::Reopening { before, start: Box::new(start) };
+        true
+    }
+
     fn send(&mut self, now: Instant) {
         loop {
             let command = match &mut self.state {
-                State::Starting(start) => start.poll_command(now),
+                State::Starting(start) | State::Reopening { start, .. } => start.poll_command(now),
                 State::Open(pool) => pool.poll_command(now),
                 State::Refused(_) => None,
             };
             let Some(command) = command else { return };
             if let Err(QueueFull(command)) = self.drive.submit(now, command) {
                 match &mut self.state {
-                    State::Starting(start) => start.on_queue_full(command),
+                    State::Starting(start) | State::Reopening { start, .. } => start.on_queue_full(command),
                     State::Open(pool) => pool.on_queue_full(command),
                     State::Refused(_) => {}
                 }
@@ -215,9 +276,10 @@ impl<D: ZonedDevice> ZonedDevice for ElasticDevice<D> {
     }
 
     fn next_timeout(&self) -> Option<Instant> {
-        let own = self.pool().and_then(Pool::next_timeout);
-        let has_completions = self.pool().is_some_and(Pool::has_completions);
+        let open = if let State::Open(pool) = &self.state { Some(pool) } else { None };
+        let own = open.and_then(|pool| pool.next_timeout());
+        let has_completions = open.is_some_and(|pool| pool.has_completions());
         let now = has_completions.then_some(Instant::ZERO);
-        self.drive.next_timeout().into_iter().chain(own).chain(self.retry_at).chain(now).min()
+        self.drive.next_timeout().into_iter().chain(own).chain(self.retry_at).chain(self.reopen.at).chain(now).min()
     }
 }

@@ -46,6 +46,13 @@ pub const RECLAIM_BYTES_MAX: u64 = 128 * 1024;
 pub const COMMAND_TRIES_MAX: u8 = 3;
 /// Time that a write waits for a group that no zone of the drive is left for.
 pub const GROUP_WAIT_MAX: Duration = Duration::from_secs(20);
+/// Time after which a drive that lacked space for a reservation is asked again.
+pub const NO_SPACE_PAUSE: Duration = Duration::from_secs(1);
+/// Time after which a pool that cannot record changes, or has lacked space, is opened again; each attempt
+/// that fails doubles it,
+pub const REOPEN_PAUSE_MIN: Duration = Duration::from_secs(1);
+/// up to this.
+pub const REOPEN_PAUSE_MAX: Duration = Duration::from_secs(64);
 /// Bytes of a zone's descriptor extension.
 pub const EXTENSION_BYTES_MAX: usize = 64;
 

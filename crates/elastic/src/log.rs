@@ -48,6 +48,11 @@ struct LogCopy {
     slots: [u32; SLOTS],
     /// Slots whose zone has failed.
     failed: [bool; SLOTS],
+    /// Slots that hold what a mount needs of this copy: they are not reset before a newer checkpoint is
+    /// flushed, so a log that cannot be written any more can be read.
+    needed: [bool; SLOTS],
+    /// No zone is left for it.
+    has_failed: bool,
     current: usize,
     generation: u64,
     next_block: u64,
@@ -94,17 +99,16 @@ pub(crate) struct CopyEnd {
 }
 
 impl LogCopy {
-    fn has_failed(&self) -> bool {
-        self.failed.iter().all(|failed| *failed)
-    }
-
-    /// The next slot that works, if there is one.
-    fn advance(&mut self) -> bool {
-        let next = (1..=SLOTS).map(|step| (self.current + step) % SLOTS).find(|slot| !self.failed[*slot]);
-        let Some(next) = next else { return false };
+    /// Goes on in the next slot that works, if there is one.
+    fn advance(&mut self, keeps_needed: bool) {
+        let is_usable = |slot: &usize| !(self.failed[*slot] || keeps_needed && self.needed[*slot]);
+        let next = (1..=SLOTS).map(|step| (self.current + step) % SLOTS).find(is_usable);
+        let Some(next) = next else {
+            self.has_failed = true;
+            return;
+        };
         (self.current, self.generation) = (next, self.generation + 1);
         (self.next_block, self.has_error) = (0, false);
-        true
     }
 }
 
@@ -121,6 +125,8 @@ impl Log {
         let copies = [0, 1].map(|copy: usize| LogCopy {
             slots: slots_of(copy),
             failed: [false; SLOTS],
+            needed: needed_of(ends[copy]),
+            has_failed: false,
             current: ends[copy].current,
             generation: ends[copy].generation,
             next_block: zone_blocks,
@@ -150,7 +156,7 @@ impl Log {
 
     /// Copies that can be written.
     pub(crate) fn working_copies(&self) -> usize {
-        self.copies.iter().filter(|copy| !copy.has_failed()).count()
+        self.copies.iter().filter(|copy| !copy.has_failed).count()
     }
 
     /// The next record that is durable, or that can never be.
@@ -199,15 +205,21 @@ impl Log {
 
     /// A copy without room begins a zone before the batch is written.
     fn choose_step(&mut self) {
-        let zone_blocks = self.zone_blocks;
-        let full = self.copies.iter().position(|copy| !copy.has_failed() && copy.next_block >= zone_blocks);
-        // Those of both copies: the drive has one active zone for the log beside the present two.
-        let left = self.copies.iter().position(|copy| !copy.has_failed() && !copy.leftovers.is_empty());
-        let step = match full {
-            Some(_) if left.is_some() => Step::Sweep(left.expect("it was just found")),
-            Some(copy) if self.copies[copy].advance() => Step::Clear(copy),
-            Some(_) => unreachable!("a copy that has not failed has a zone"),
-            None => Step::Write,
+        let (zone_blocks, keeps_needed) = (self.zone_blocks, !self.bug.has(SeededBug::ClearedLog));
+        let step = loop {
+            let full = self.copies.iter().position(|copy| !copy.has_failed && copy.next_block >= zone_blocks);
+            // Those of both copies: the drive has one active zone for the log beside the present two.
+            let left = self.copies.iter().position(|copy| !copy.leftovers.is_empty());
+            match (full, left) {
+                (Some(_), Some(left)) => break Step::Sweep(left),
+                (Some(copy), None) => {
+                    self.copies[copy].advance(keeps_needed);
+                    if !self.copies[copy].has_failed {
+                        break Step::Clear(copy);
+                    }
+                }
+                (None, _) => break Step::Write,
+            }
         };
         if let Some(batch) = &mut self.batch {
             batch.step = step;
@@ -246,7 +258,7 @@ impl Log {
             }
             Step::Write => {
                 let is_single = self.bug.has(SeededBug::SingleCopy);
-                let working = self.copies.iter_mut().enumerate().filter(|(_, copy)| !copy.has_failed());
+                let working = self.copies.iter_mut().enumerate().filter(|(_, copy)| !copy.has_failed);
                 for (index, copy) in working.take(if is_single { 1 } else { LOG_COPIES }) {
                     let (zone, generation) = (copy.slots[copy.current], copy.generation);
                     let block = LogBlock::seal(
@@ -340,7 +352,11 @@ impl Log {
                 batch.step = match step {
                     Step::Clear(_) => Step::Checkpoint(index),
                     Step::Checkpoint(_) => Step::Flushed(index),
-                    _ => Step::Tidy(index),
+                    _ => {
+                        let copy = &mut self.copies[index];
+                        copy.needed = std::array::from_fn(|slot| slot == copy.current);
+                        Step::Tidy(index)
+                    }
                 };
                 self.start_step();
             }
@@ -391,6 +407,11 @@ impl Log {
 /// on different dies.
 pub(crate) fn slots_of(copy: usize) -> [u32; SLOTS] {
     std::array::from_fn(|slot| (slot * LOG_COPIES + copy) as u32)
+}
+
+/// The slot in which a copy ends, and that of the checkpoint that was read.
+fn needed_of(end: CopyEnd) -> [bool; SLOTS] {
+    std::array::from_fn(|slot| end.generation > 0 && (slot == end.current || Some(slot) == end.read))
 }
 
 /// Zones of a copy beside the one in which it ends, and the one that was read: before another is begun,

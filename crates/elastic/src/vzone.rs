@@ -107,6 +107,9 @@ pub(crate) struct VZone {
     pub(crate) is_finished: bool,
     /// A write has failed: nothing is written until a reset.
     pub(crate) has_failed: bool,
+    /// The drive had no space for a write: what stands is found when the pool is opened again, and the
+    /// failure is not recorded.
+    pub(crate) lacks_space: bool,
     /// A failure that is not recorded: a mount would find the v-zone active. Others that become active wait
     /// for this number.
     pub(crate) failure: Option<u64>,
@@ -167,7 +170,7 @@ impl VZone {
             vzone,
             generation: self.generation,
             is_finished: self.is_finished,
-            is_read_only: self.has_failed,
+            is_read_only: self.has_failed && !self.lacks_space,
             is_offline: self.is_offline,
             written_blocks: self.written,
             extension: self.extension.clone(),

@@ -207,6 +207,13 @@ impl Zones {
         }
     }
 
+    /// The drive lacks space for the first block of a reserved zone, which stays empty.
+    pub(crate) fn on_no_space(&mut self, zone: u32) {
+        self.reserved.retain(|(other, _)| *other != zone);
+        self.uses[zone as usize] = ZoneUse::Free;
+        self.free.push_front(zone);
+    }
+
     /// The drive allows fewer active zones than were counted on, and a reserved zone has none.
     pub(crate) fn on_resource_missing(&mut self, zone: u32) {
         self.reserved.retain(|(other, _)| *other != zone);

@@ -116,7 +116,7 @@ impl Pool {
     /// What is wrong with the configuration, or what the drive lacks.
     pub fn create_namespace(&mut self, now: Instant, config: &NamespaceConfig) -> Result<NamespaceId, AdminError> {
         self.advance(now);
-        if !self.is_started || self.is_read_only {
+        if !self.is_started || self.is_read_only || self.is_paused {
             return refused("the pool cannot be changed now");
         }
         if self.namespaces.len() >= NAMESPACES_MAX {
@@ -308,7 +308,7 @@ impl Pool {
         let Some(own) = self.namespaces.get(&id.0).filter(|own| own.is_listed && !own.is_leaving) else {
             return refused(format!("the pool has no namespace {id}"));
         };
-        if self.is_read_only || zone_count == 0 {
+        if self.is_read_only || self.is_paused || zone_count == 0 {
             return refused("the pool cannot be changed now, or the number of zones is 0");
         }
         let before = own.record.zone_count;
@@ -346,8 +346,8 @@ impl Pool {
         let Some(own) = self.namespaces.get_mut(&id.0).filter(|own| own.is_listed && !own.is_leaving) else {
             return refused(format!("the pool has no namespace {id}"));
         };
-        if self.is_read_only {
-            return refused("the pool cannot be changed now: both copies of its log have failed");
+        if self.is_read_only || self.is_paused {
+            return refused("the pool cannot be changed now: its log has failed, or the drive has no space");
         }
         let is_idle = own.vzones.iter().all(VZone::is_idle) && own.flushes.is_empty();
         if !is_idle {

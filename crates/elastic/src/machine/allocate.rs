@@ -3,11 +3,12 @@
 
 use zonda_zoned::{Operation, Origin, Status};
 
-use super::{Op, Pool, Record, Waiter};
+use super::{Op, Pool, Waiter};
 use crate::balloon::Grant;
 use crate::bug::SeededBug;
 use crate::format::Reservation;
 use crate::group::Group;
+use crate::limits::NO_SPACE_PAUSE;
 use crate::vzone::Held;
 
 /// The group that is being made: its width is decided, and its zones are not all reserved.
@@ -87,9 +88,18 @@ impl Pool {
                 }
                 continue;
             }
-            let Some(zones) = self.take_zones(grant.width, namespace, vzone) else { return };
+            let Some(zones) = self.take_zones(grant.width, namespace, vzone) else {
+                if self.no_space_until.is_some() && !self.zones.must_flush(grant.width) {
+                    self.refuse_requests(Status::CapacityExceeded);
+                }
+                return;
+            };
             self.granting = None;
             self.make_group(namespace, vzone, grant, zones);
+        }
+        if self.lacks_space && !self.arbiter.is_empty() && self.zones.obtainable_soon() == 0 {
+            // Groups that lack space hold their zones until the pool is opened again.
+            self.refuse_requests(Status::CapacityExceeded);
         }
         self.reserve(0);
         self.continue_reclaim();
@@ -142,6 +152,9 @@ impl Pool {
 
     /// Reserves zones ahead, and at least so many.
     pub(super) fn reserve(&mut self, at_least: u32) {
+        if self.no_space_until.is_some() {
+            return;
+        }
         while let Some((zone, number)) = self.zones.reserve_next(at_least) {
             let block = Reservation { zone, number }.to_block(self.id, self.format.data_bytes);
             let operation = self.write_of_block(zone, 0, block);
@@ -153,14 +166,24 @@ impl Pool {
         if status == Status::TooManyActiveZones {
             // A zone that could not be reset or finished is still active; this one is as good as before.
             self.zones.on_resource_missing(zone);
+        } else if status == Status::CapacityExceeded {
+            self.zones.on_no_space(zone);
+            self.no_space_until = Some(self.now + NO_SPACE_PAUSE);
+            self.refuse_requests(status);
         } else {
             self.zones.on_reserved(zone, status.is_success());
             if !status.is_success() {
+                // Not recorded: the next mount sees in which state the zone is.
                 self.release_retired(zone);
-                self.record(&Record::Retired { zone }, Waiter::Nothing);
             }
         }
         self.serve();
+    }
+
+    pub(super) fn reserve_if_due(&mut self) {
+        if self.no_space_until.take_if(|at| *at <= self.now).is_some() {
+            self.serve();
+        }
     }
 
     fn make_group(&mut self, namespace: u32, vzone: u32, grant: Grant, zones: Vec<u32>) {
@@ -186,7 +209,7 @@ impl Pool {
         let owner = self.owner_of(namespace, vzone, group, place);
         let block = owner.to_block(self.id, self.format.data_bytes);
         let operation = self.write_of_block(owner.reservation.zone, 1, block);
-        self.issue(Op::Owner, operation, self.origin_of(namespace, vzone, group));
+        self.issue(Op::Owner { namespace, vzone }, operation, self.origin_of(namespace, vzone, group));
     }
 
     pub(super) fn on_group_recorded(&mut self, namespace: u32, vzone: u32, generation: u64, is_durable: bool) {

@@ -1,9 +1,10 @@
 //! Commands to the drive that have failed: what is tried again, and zones that may still be active.
 //!
 //! A flush, a Finish or a Reset that fails is sent again a few times. A zone that should not be active
-//! any more, and may be, is counted as one until the drive reports its state.
+//! any more, and may be, is counted as one until the drive reports its state. A pool that lacked space, or
+//! whose log has failed, is opened again as after a crash, without its hosts noticing more than a pause.
 
-use zonda_zoned::{Operation, Origin, Outcome, ReportFilter, Status, ZoneAction};
+use zonda_zoned::{Geometry, NamespaceId, Operation, Origin, Outcome, ReportFilter, Status, ZoneAction};
 
 use super::{Op, Pool};
 use crate::limits::{COMMAND_TRIES_MAX, GROUP_WAIT_MAX};
@@ -59,6 +60,53 @@ impl Pool {
         if report.zones.first().is_some_and(|zone| !zone.state.is_active()) {
             self.zones.end_doubt();
             self.serve();
+        }
+    }
+
+    /// A write to a group of this v-zone has ended so.
+    pub(super) fn note_space(&mut self, namespace: u32, vzone: u32, status: Status) {
+        if status == Status::CapacityExceeded {
+            self.vzone(namespace, vzone).lacks_space = true;
+            self.lacks_space = true;
+        }
+    }
+
+    /// Whether the pool could do more after it was opened again: changes cannot be recorded, or a write
+    /// has lacked space, which there may be now.
+    pub(crate) fn must_reopen(&self) -> bool {
+        self.is_started && (self.is_read_only || self.lacks_space)
+    }
+
+    /// Takes no more commands, and ends those that wait.
+    pub(crate) fn pause(&mut self) {
+        if !std::mem::replace(&mut self.is_paused, true) {
+            let lacks_space = self.lacks_space || self.no_space_until.is_some();
+            self.refuse_requests(if lacks_space { Status::CapacityExceeded } else { Status::InternalError });
+        }
+    }
+
+    /// It could not be opened again.
+    pub(crate) fn resume(&mut self) {
+        self.is_paused = false;
+    }
+
+    /// Continues what the pool has said that was open before: its list of namespaces, and its events.
+    pub(crate) fn succeed(&mut self, before: Pool) {
+        let events = std::mem::replace(&mut self.events, before.events);
+        self.events.extend(events);
+        let now = std::mem::replace(&mut self.listed, before.listed);
+        let old: Vec<(NamespaceId, Geometry)> = self.listed.iter().map(|(id, own)| (id, own.clone())).collect();
+        for (id, before) in old {
+            let is_same = |own: &Geometry| own.zone_size_blocks == before.zone_size_blocks;
+            if !now.geometry(id).is_some_and(is_same) {
+                self.listed.remove(id);
+            }
+        }
+        for (id, own) in now.iter() {
+            match self.listed.geometry(id) {
+                Some(_) => self.listed.resize(id, own.clone()),
+                None => self.listed.add(id, own.clone()),
+            }
         }
     }
 

@@ -180,6 +180,8 @@ impl Pool {
             // The zones keep their data, and belong to no one until the next mount.
             (*zones_left, *status) = (0, Status::InternalError);
             own.has_failed = true;
+            let found = self.namespaces.get_mut(&namespace).expect("it has the v-zone");
+            found.table.degrade(zonda_zoned::ZoneIndex(vzone), zonda_zoned::ZoneState::Offline);
         }
         if let Some(number) = number {
             self.on_released(namespace, number);

@@ -21,7 +21,7 @@ impl Pool {
     /// [`QueueFull`] returns the command while as many as the pool takes are in flight.
     pub fn submit(&mut self, now: Instant, command: Command) -> Result<(), QueueFull> {
         self.advance(now);
-        if self.hosts.len() >= COMMANDS_MAX {
+        if self.hosts.len() >= COMMANDS_MAX || self.is_paused {
             return Err(QueueFull(command));
         }
         let Command { id, namespace, operation, .. } = command;

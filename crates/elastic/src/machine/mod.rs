@@ -126,7 +126,10 @@ enum Op {
         tries: u8,
     },
     /// The block that names the owner of a zone. If it fails, so do the writes behind it.
-    Owner,
+    Owner {
+        namespace: u32,
+        vzone: u32,
+    },
     /// `retry` is sent once more if it fails: a flush, or a reset of a zone.
     Log {
         copy: Option<usize>,
@@ -220,6 +223,12 @@ pub struct Pool {
     /// Since when no zone is left for those.
     stuck_since: Option<Instant>,
     is_flushing_reserved: bool,
+    /// The drive lacks space: zones are reserved from then on again.
+    no_space_until: Option<Instant>,
+    /// A write to a group has lacked space.
+    lacks_space: bool,
+    /// Commands of hosts are refused: the pool is about to be opened again.
+    is_paused: bool,
     waiters: BTreeMap<Ticket, Waiter>,
     next_ticket: u64,
     hosts: Slab<Host>,
@@ -367,13 +376,14 @@ impl Pool {
     pub fn next_timeout(&self) -> Option<Instant> {
         let has_groups = self.zones.active_in_groups() > 0 || self.granting.is_some() || !self.arbiter.is_empty();
         let is_busy = has_groups || !self.hosts.is_empty();
-        is_busy.then(|| self.balloon.next_timeout())
+        is_busy.then(|| self.balloon.next_timeout()).into_iter().chain(self.no_space_until).min()
     }
 
     /// The time of [`next_timeout`](Pool::next_timeout) has come.
     pub fn on_timeout(&mut self, now: Instant) {
         self.advance(now);
         self.redistribute_if_due();
+        self.reserve_if_due();
         self.refuse_if_stuck();
     }
 
@@ -397,7 +407,7 @@ impl Pool {
             Op::HostFlush { host } => self.end_part(host, status),
             Op::Reserve { zone } => self.on_reserved(zone, status),
             Op::ReserveFlush { number, tries } => self.on_reserved_flushed(number, tries, status),
-            Op::Owner => {}
+            Op::Owner { namespace, vzone } => self.note_space(namespace, vzone, status),
             Op::Log { copy, retry, tries } => self.on_log_effect(copy, retry, tries, status),
             Op::EndFlush { ending, tries } => self.on_end_flushed(ending, tries, status),
             Op::EndFinish { ending, zone, tries } => self.on_end_finished(ending, zone, tries, status),

@@ -1,6 +1,6 @@
 //! The items of a v-zone, one after the other.
 
-use zonda_zoned::Key;
+use zonda_zoned::{Key, Status};
 
 use super::{Pool, Waiter};
 use crate::bug::SeededBug;
@@ -144,7 +144,11 @@ impl Pool {
         let write = self.writes.remove(key);
         let own = self.vzone(namespace, vzone);
         own.writes.pop_front();
-        let mut status = if own.has_failed { zonda_zoned::Status::ZoneIsReadOnly } else { write.status };
+        let mut status = match own.has_failed {
+            true if own.lacks_space => Status::CapacityExceeded,
+            true => Status::ZoneIsReadOnly,
+            false => write.status,
+        };
         if let (true, Some(refusal)) = (status.is_success(), write.refusal) {
             own.written = own.written.max(write.issued);
             status = refusal;
@@ -162,6 +166,6 @@ impl Pool {
 }
 
 /// The status of a command whose record is durable, or could not be written.
-pub(super) fn status_of_record(is_durable: bool) -> zonda_zoned::Status {
-    if is_durable { zonda_zoned::Status::Success } else { zonda_zoned::Status::InternalError }
+pub(super) fn status_of_record(is_durable: bool) -> Status {
+    if is_durable { Status::Success } else { Status::InternalError }
 }

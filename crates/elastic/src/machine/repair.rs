@@ -66,7 +66,7 @@ impl Pool {
             if pointer < 1 {
                 let block = self.reservation_of(zone).to_block(self.id, self.format.data_bytes);
                 let operation = self.write_of_block(zone, 0, block);
-                self.issue(Op::Owner, operation, origin);
+                self.issue(Op::Owner { namespace, vzone }, operation, origin);
             }
             if pointer < HEADER_BLOCKS {
                 self.write_owner(namespace, vzone, index, place);
@@ -86,6 +86,7 @@ impl Pool {
     }
 
     pub(super) fn on_repair_written(&mut self, namespace: u32, vzone: u32, status: Status) {
+        self.note_space(namespace, vzone, status);
         let repair = self.repairs.get_mut(&(namespace, vzone)).expect("it is being repaired");
         repair.outstanding -= 1;
         if repair.status.is_success() {

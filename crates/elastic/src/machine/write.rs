@@ -106,6 +106,7 @@ impl Pool {
 
     pub(super) fn on_piece_written(&mut self, namespace: u32, vzone: u32, key: Key<Write>, status: Status) {
         let is_ignored = self.bug.has(SeededBug::ForgottenFailure);
+        self.note_space(namespace, vzone, status);
         let write = &mut self.writes[key];
         write.outstanding -= 1;
         if write.status.is_success() && !is_ignored {
@@ -160,9 +161,13 @@ impl Pool {
             return;
         }
         let state = found.table.zone(zone).state;
-        if (state.is_active() || state == ZoneState::Full) && !own.finish_waits() {
+        let is_cut = own.finish_waits() || !(state.is_active() || state == ZoneState::Full) || {
             // A full zone becomes closed on the way, which may need a resource that is not there.
-            let _ = found.table.truncate(zone, Blocks(own.written));
+            found.table.truncate(zone, Blocks(own.written))
+        };
+        if is_cut && found.vzones[vzone as usize].lacks_space {
+            // It is as active as a mount will find it.
+            return;
         }
         found.table.degrade(zone, ZoneState::ReadOnly);
         let own = &mut found.vzones[vzone as usize];
@@ -177,7 +182,7 @@ impl Pool {
     /// recorded.
     pub(super) fn close_failed(&mut self, namespace: u32, vzone: u32) {
         let own = self.vzone(namespace, vzone);
-        let is_due = own.has_failed && (own.failure.is_some() || !own.grants.is_empty());
+        let is_due = own.has_failed && !own.lacks_space && (own.failure.is_some() || !own.grants.is_empty());
         if is_due && own.writes.is_empty() && own.busy.is_none() && own.endings == 0 {
             own.busy = Some(Busy::Fail);
             self.record_vzone(namespace, vzone, Waiter::Fail { namespace, vzone });

@@ -11,6 +11,7 @@ mod oracle;
 mod overdrive;
 mod reclaim;
 mod rig;
+mod space;
 
 use rig::Rig;
 use zonda_zoned::{NamespaceId, Prng};
