@@ -100,14 +100,14 @@ pub(crate) struct CopyEnd {
 
 impl LogCopy {
     /// Goes on in the next slot that works, if there is one.
-    fn advance(&mut self, keeps_needed: bool) {
+    fn advance(&mut self, generation: u64, keeps_needed: bool) {
         let is_usable = |slot: &usize| !(self.failed[*slot] || keeps_needed && self.needed[*slot]);
         let next = (1..=SLOTS).map(|step| (self.current + step) % SLOTS).find(is_usable);
         let Some(next) = next else {
             self.has_failed = true;
             return;
         };
-        (self.current, self.generation) = (next, self.generation + 1);
+        (self.current, self.generation) = (next, generation);
         (self.next_block, self.has_error) = (0, false);
     }
 }
@@ -213,7 +213,11 @@ impl Log {
             match (full, left) {
                 (Some(_), Some(left)) => break Step::Sweep(left),
                 (Some(copy), None) => {
-                    self.copies[copy].advance(keeps_needed);
+                    // Above those of both copies: of two checkpoints that cover the same records the later one is
+                    // right, since a mount may have dropped what was not written.
+                    let newest = self.copies.iter().map(|copy| copy.generation).max();
+                    let generation = newest.expect("there are copies") + 1;
+                    self.copies[copy].advance(generation, keeps_needed);
                     if !self.copies[copy].has_failed {
                         break Step::Clear(copy);
                     }

@@ -55,7 +55,10 @@ pub(crate) enum Item {
 /// What the v-zone is doing; items wait for it.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Busy {
+    /// A Finish waits for its record,
     Finish(Key<Host>, u64),
+    /// and for the zones of its groups.
+    Ending(Key<Host>),
     Reset {
         host: Option<(Key<Host>, u64)>,
         zones_left: u32,

@@ -116,8 +116,8 @@ impl Pool {
     /// What is wrong with the configuration, or what the drive lacks.
     pub fn create_namespace(&mut self, now: Instant, config: &NamespaceConfig) -> Result<NamespaceId, AdminError> {
         self.advance(now);
-        if !self.is_started || self.is_read_only || self.is_paused {
-            return refused("the pool cannot be changed now");
+        if !self.can_be_changed() {
+            return refused("the pool cannot be changed now: its log has failed, or the drive has no space");
         }
         if self.namespaces.len() >= NAMESPACES_MAX {
             return refused(format!("the pool has {NAMESPACES_MAX} namespaces, and cannot have more: delete one"));
@@ -158,6 +158,10 @@ impl Pool {
             self.on_created(id, true);
         }
         Ok(NamespaceId(id))
+    }
+
+    fn can_be_changed(&self) -> bool {
+        self.is_started && !self.is_read_only && !self.is_paused
     }
 
     fn record_of(&self, id: u32, config: &NamespaceConfig) -> Result<NamespaceRecord, AdminError> {
@@ -308,7 +312,7 @@ impl Pool {
         let Some(own) = self.namespaces.get(&id.0).filter(|own| own.is_listed && !own.is_leaving) else {
             return refused(format!("the pool has no namespace {id}"));
         };
-        if self.is_read_only || self.is_paused || zone_count == 0 {
+        if !self.can_be_changed() || zone_count == 0 {
             return refused("the pool cannot be changed now, or the number of zones is 0");
         }
         let before = own.record.zone_count;
@@ -343,10 +347,11 @@ impl Pool {
     /// If there is no such namespace, or commands of hosts are in flight.
     pub fn delete_namespace(&mut self, now: Instant, id: NamespaceId) -> Result<(), AdminError> {
         self.advance(now);
+        let can_be_changed = self.can_be_changed();
         let Some(own) = self.namespaces.get_mut(&id.0).filter(|own| own.is_listed && !own.is_leaving) else {
             return refused(format!("the pool has no namespace {id}"));
         };
-        if self.is_read_only || self.is_paused {
+        if !can_be_changed {
             return refused("the pool cannot be changed now: its log has failed, or the drive has no space");
         }
         let is_idle = own.vzones.iter().all(VZone::is_idle) && own.flushes.is_empty();

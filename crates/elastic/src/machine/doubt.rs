@@ -77,9 +77,16 @@ impl Pool {
         self.is_started && (self.is_read_only || self.lacks_space)
     }
 
+    /// Whether it takes no commands, because it is about to be opened again.
+    #[must_use]
+    pub fn is_paused(&self) -> bool {
+        self.is_paused
+    }
+
     /// Takes no more commands, and ends those that wait.
     pub(crate) fn pause(&mut self) {
-        if !std::mem::replace(&mut self.is_paused, true) {
+        self.is_paused = true;
+        if self.granting.is_some() || !self.arbiter.is_empty() {
             let lacks_space = self.lacks_space || self.no_space_until.is_some();
             self.refuse_requests(if lacks_space { Status::CapacityExceeded } else { Status::InternalError });
         }

@@ -111,7 +111,7 @@ impl Pool {
         self.zones.release_active(zones.len() as u32);
         let own = self.vzone(namespace, vzone);
         own.endings -= 1;
-        if let (0, Some(Busy::Finish(host, _))) = (own.endings, own.busy) {
+        if let (0, Some(Busy::Ending(host))) = (own.endings, own.busy) {
             own.busy = None;
             self.end_part(host, Status::Success);
         }
@@ -123,8 +123,9 @@ impl Pool {
         let own = self.vzone(namespace, vzone);
         let Some(Busy::Finish(host, number)) = own.busy else { unreachable!("the v-zone waits for its record") };
         own.torn = None;
-        let has_groups = !own.grants.is_empty();
+        let has_groups = !own.grants.is_empty() || own.endings > 0;
         if is_durable && has_groups {
+            own.busy = Some(Busy::Ending(host));
             self.end_all_groups(namespace, vzone);
             self.on_released(namespace, number);
             return;
@@ -152,6 +153,7 @@ impl Pool {
         let grants = std::mem::take(&mut own.grants);
         (own.issued, own.written, own.torn) = (0, 0, None);
         (own.is_finished, own.has_failed, own.is_ready, own.is_unmovable) = (false, false, false, false);
+        own.lacks_space = false;
         own.extension.take_if(|_| !is_kept);
         own.busy = Some(Busy::Reset { host, zones_left: zones.len() as u32, status: Status::Success });
         drop(groups);

@@ -76,7 +76,13 @@ impl Pool {
                 Item::Record(host, number, extension) => {
                     let (host, number, extension) = (*host, *number, extension.clone());
                     if self.must_wait_for_releases(namespace, vzone, number) {
-                        return;
+                        if !self.lacks_space {
+                            return;
+                        }
+                        // What it waits for is recorded when the pool is opened again.
+                        self.vzone(namespace, vzone).items.pop_front();
+                        self.end_part(host, Status::CapacityExceeded);
+                        continue;
                     }
                     let own = self.vzone(namespace, vzone);
                     own.items.pop_front();

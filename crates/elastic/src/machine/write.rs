@@ -38,6 +38,9 @@ impl Pool {
                 }
                 let number = write.number;
                 if groups_end == 0 && self.must_wait_for_releases(namespace, vzone, number) {
+                    if self.lacks_space {
+                        self.refuse_writes(namespace, vzone, Status::CapacityExceeded);
+                    }
                     return false;
                 }
                 self.request_group(namespace, vzone);
@@ -123,9 +126,15 @@ impl Pool {
     pub(super) fn refuse_writes(&mut self, namespace: u32, vzone: u32, status: Status) {
         let found = self.namespaces.get_mut(&namespace).expect("it has the v-zone");
         let own = &mut found.vzones[vzone as usize];
+        if own.groups_end() > own.issued {
+            // They have a place.
+            return;
+        }
         let is_plain = own.items.iter().all(|item| matches!(item, Item::Write(_) | Item::Read { .. }));
         let can_go_on = is_plain && own.busy.is_none() && !own.has_failed && own.torn.is_none();
         if !can_go_on || !found.table.truncate(ZoneIndex(vzone), Blocks(own.issued)) {
+            // Nothing is wrong with what stands: that is found when the pool is opened again.
+            (own.lacks_space, self.lacks_space) = (!own.has_failed, true);
             self.fail(namespace, vzone);
             return self.pump(namespace, vzone);
         }
@@ -162,20 +171,43 @@ impl Pool {
         }
         let state = found.table.zone(zone).state;
         let is_cut = own.finish_waits() || !(state.is_active() || state == ZoneState::Full) || {
-            // A full zone becomes closed on the way, which may need a resource that is not there.
-            found.table.truncate(zone, Blocks(own.written))
+            self.truncate(namespace, vzone)
         };
-        if is_cut && found.vzones[vzone as usize].lacks_space {
+        let found = self.namespaces.get_mut(&namespace).expect("it has the v-zone");
+        let own = &mut found.vzones[vzone as usize];
+        own.lacks_space &= is_cut;
+        if own.lacks_space && own.written > 0 {
             // It is as active as a mount will find it.
             return;
         }
-        found.table.degrade(zone, ZoneState::ReadOnly);
+        if !own.lacks_space {
+            found.table.degrade(zone, ZoneState::ReadOnly);
+        }
         let own = &mut found.vzones[vzone as usize];
         if own.failure.is_none() {
             own.failure = Some(found.next_write);
             found.releases.insert(found.next_write);
             found.next_write += 1;
         }
+    }
+
+    /// Moves the write pointer of a v-zone back to what stands. A full one becomes closed, which needs an
+    /// active v-zone: of those that lack space, the ones that wait for it give theirs back.
+    fn truncate(&mut self, namespace: u32, vzone: u32) -> bool {
+        let found = self.namespaces.get_mut(&namespace).expect("it has the v-zone");
+        let (own, zone) = (&found.vzones[vzone as usize], ZoneIndex(vzone));
+        let (lacks_space, stands) = (own.lacks_space, Blocks(own.written));
+        if found.table.truncate(zone, stands) {
+            return true;
+        }
+        if !lacks_space {
+            return false;
+        }
+        for other in std::mem::take(&mut found.waiting_for_releases) {
+            self.refuse_writes(namespace, other, Status::CapacityExceeded);
+        }
+        let found = self.namespaces.get_mut(&namespace).expect("it has the v-zone");
+        found.table.truncate(zone, stands)
     }
 
     /// All writes of a v-zone that has failed have ended: its resources are released once that is

@@ -67,6 +67,8 @@ pub struct Life {
     pub acknowledged: u64,
     /// Blocks that were acknowledged before a flush that was acknowledged.
     pub flushed: u64,
+    /// Writes were refused: of blocks that were not acknowledged, any number from the first on may stand.
+    pub is_cut: bool,
     /// A Finish was submitted, or acknowledged.
     pub finish: Option<bool>,
     /// A descriptor extension was submitted, and whether it was acknowledged.
@@ -153,7 +155,8 @@ impl Life {
             }
             ZoneState::Full => {
                 let is_possible = end == capacity || self.finish.is_some();
-                (is_possible && holds(end)).then_some(end)
+                let first = if self.is_cut { least } else { end };
+                (first..=end).rev().find(|blocks| is_possible && holds(*blocks))
             }
             // Where the write pointer of a zone below is not known, blocks may be missing between others.
             ZoneState::ReadOnly => {
@@ -242,6 +245,7 @@ impl TenantZone {
                 blocks: kept,
                 acknowledged: blocks,
                 flushed,
+                is_cut: false,
                 finish: (found.state == ZoneState::Full).then_some(true),
                 extension: extension.map(|byte| (byte, true)),
             },

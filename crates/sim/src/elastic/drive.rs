@@ -19,6 +19,8 @@ pub(super) struct Drive {
     faults: DriveFaults,
     /// Whether commands fail now.
     pub(super) has_faults: bool,
+    /// Whether writes find no space now, most of them.
+    pub(super) is_full: bool,
     depth: usize,
     delay: Duration,
     in_flight: BTreeMap<CommandId, Flight>,
@@ -41,6 +43,8 @@ pub(super) struct Seen {
     pub(super) faults: u64,
     /// Management commands and flushes among them.
     pub(super) management_faults: u64,
+    /// A write has found no space.
+    pub(super) lacked_space: bool,
     /// Commands that the drive refused because of its limits.
     pub(super) over_limit: Option<String>,
 }
@@ -71,6 +75,7 @@ impl Drive {
             prng,
             faults,
             has_faults: false,
+            is_full: false,
             depth,
             delay,
             in_flight: BTreeMap::new(),
@@ -228,6 +233,13 @@ impl ZonedDevice for Drive {
     fn submit(&mut self, now: Instant, command: Command) -> Result<(), QueueFull> {
         if self.outstanding() >= self.depth {
             return Err(QueueFull(command));
+        }
+        let is_write = matches!(command.operation, Operation::Write { .. } | Operation::WriteZeroes { .. });
+        if self.is_full && is_write && self.prng.chance(3, 4) {
+            self.seen.faults += 1;
+            self.seen.lacked_space = true;
+            self.held.push_front((now, Completion::of(command.id, Status::CapacityExceeded)));
+            return Ok(());
         }
         let mut flight = self.flight_of(&command.operation);
         if let Some(status) = self.strike(&command) {

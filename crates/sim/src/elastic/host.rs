@@ -107,6 +107,9 @@ impl Flight {
 impl ElasticRun<'_> {
     /// Submits a random command of a random tenant. Returns whether there was one.
     pub(super) fn act(&mut self) -> Result<bool, CheckError> {
+        if !self.stalled.is_empty() || self.pool().is_paused() || !self.pool().is_started() {
+            return Ok(false);
+        }
         let live: Vec<usize> = (0..self.tenants.len()).filter(|at| self.tenants[*at].stage == Stage::Live).collect();
         let Some(tenant) = self.prng.pick(&live).copied() else { return Ok(false) };
         let id = self.tenants[tenant].id;
@@ -199,7 +202,7 @@ impl ElasticRun<'_> {
     fn read(&mut self, tenant: usize, zone: usize, geometry: &Geometry) {
         let own = &self.tenants[tenant].zones[zone];
         let state = self.limits(tenant, zone).0;
-        if state == ZoneState::Offline || (own.is_suspended && !own.has_failed) {
+        if state == ZoneState::Offline || (own.is_suspended && (!own.has_failed || own.before.is_some())) {
             return;
         }
         let (id, capacity) = (self.tenants[tenant].id, geometry.zone_capacity_blocks.0);
@@ -314,8 +317,15 @@ impl ElasticRun<'_> {
             let is_refused = matches!(flight, Flight::Write { .. })
                 && matches!(status, Status::TooManyActiveZones | Status::CapacityExceeded);
             let has_failures = !self.touched.is_empty() || self.had_management_faults;
-            if is_refused && has_failures {
+            let needs_space = matches!(flight, Flight::Write { .. } | Flight::Extension { .. });
+            let is_without_space = needs_space && self.lacked_space;
+            if (is_refused && has_failures) || is_without_space {
                 self.tenants[tenant].zones[zone].is_suspended = true;
+                if let Flight::Write { life, .. } = flight
+                    && let Some(life) = self.tenants[tenant].zones[zone].life(life)
+                {
+                    life.is_cut = true;
+                }
                 return Ok(());
             }
             if !is_excused {
@@ -333,7 +343,8 @@ impl ElasticRun<'_> {
                 let geometry = self.device().geometry(id).clone();
                 let sizes = (geometry.block_size_bytes as usize, usize::from(geometry.metadata_bytes));
                 let found = contents_of(&completion, expected.len() as u64, sizes);
-                self.check_read(tenant, zone, start, &expected, &found, is_excused)?;
+                // A write that is read before it ends may have found no space.
+                self.check_read(tenant, zone, start, &expected, &found, is_excused || self.lacked_space)?;
             }
             Flight::Write { life, end, appended, .. } => {
                 if appended.is_some_and(|lba| completion.outcome != Outcome::Appended(lba)) {

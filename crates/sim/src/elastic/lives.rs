@@ -37,6 +37,7 @@ impl ElasticRun<'_> {
             return Err(refused("the pool is not created".to_owned()));
         }
         self.epoch = self.pool().epoch();
+        self.is_mounted = true;
         for _ in 0..self.simulation.load.tenants {
             self.create_namespace();
         }
@@ -58,7 +59,7 @@ impl ElasticRun<'_> {
             Some(policy) => Box::new(Scheduled::new(handle, policy.scheduler()).with_in_flight_max(plan.released_max)),
         };
         self.device = Some(with_bug(below, goal, PayloadKind::Bytes, self.bug));
-        self.is_read_only = false;
+        (self.is_read_only, self.lacked_space, self.is_mounted) = (false, false, false);
     }
 
     /// Steps until the pool is open. Returns false if it is not after so many.
@@ -112,8 +113,9 @@ impl ElasticRun<'_> {
             break;
         }
         self.set_faults(false);
-        self.epoch = self.pool().epoch();
-        let epoch = self.epoch;
+        let epoch = self.pool().epoch();
+        self.epoch = if self.is_read_only { self.epoch } else { epoch };
+        self.is_mounted = true;
         self.trace.log(self.now, || format!("mounted, epoch {epoch}"));
         self.check_namespaces()?;
         self.verify(Some(worst))
@@ -140,6 +142,7 @@ impl ElasticRun<'_> {
             self.trace.command_ended(zonda_zoned::CommandId(*id), crate::event_trace::End::Lost);
         }
         self.flights.clear();
+        self.stalled.clear();
         self.device = None;
         if crash == Crash::Kill {
             self.drain_drive();
@@ -203,12 +206,19 @@ impl ElasticRun<'_> {
     pub(super) fn verify(&mut self, crash: Option<Crash>) -> Result<(), CheckError> {
         for tenant in 0..self.tenants.len() {
             let id = self.tenants[tenant].id;
+            // A creation that was not recorded, or a deletion.
+            if crash.is_none() && self.device().namespaces().geometry(id).is_none() {
+                continue;
+            }
             let found = self.observe(id)?;
             let tag = self.tenants[tenant].tag;
             for (zone, found) in found.into_iter().enumerate() {
                 self.hash.mix(found.state as u64);
                 self.hash.mix(found.pointer.unwrap_or(u64::MAX));
-                let is_excused = self.is_excused(tenant, zone);
+                // Another zone may have become active instead of one whose last write has found no space.
+                let own = &self.tenants[tenant].zones[zone].now;
+                let is_unfilled = own.is_cut && own.blocks.len() == found.blocks.len();
+                let is_excused = self.is_excused(tenant, zone) || is_unfilled;
                 let own = &mut self.tenants[tenant].zones[zone];
                 let mut copy = own.clone();
                 let is_running = crash.is_none();

@@ -1,13 +1,13 @@
 //! One run of a pool scenario: the loop of events.
 
-use std::collections::{BTreeMap, BTreeSet};
+use std::collections::{BTreeMap, BTreeSet, VecDeque};
 
 use zonda_elastic::testing::Crash;
 use zonda_elastic::{ElasticDevice, Pool, PoolEvent, PoolId};
 use zonda_layers::Shared;
 use zonda_zoned::{
-    Command, CommandId, Completion, CompletionQueue, Duration, Instant, NamespaceId, Operation, Prng, ZoneIndex,
-    ZoneState, ZonedDevice,
+    Command, CommandId, Completion, CompletionQueue, Duration, Instant, NamespaceId, Operation, Prng, QueueFull,
+    ZoneIndex, ZoneState, ZonedDevice,
 };
 
 use super::ElasticBug;
@@ -50,6 +50,12 @@ pub(crate) struct ElasticRun<'s> {
     /// Management commands or flushes have failed: the drive may have more active zones than the pool
     /// counts on.
     pub(super) had_management_faults: bool,
+    /// Writes have found no space in this life.
+    pub(super) lacked_space: bool,
+    /// The pool was opened, and its host knows what it holds.
+    pub(super) is_mounted: bool,
+    /// Commands that a pool did not take because it is about to be opened again.
+    pub(super) stalled: VecDeque<Command>,
     /// Records could not be written in this life.
     pub(super) is_read_only: bool,
     /// The last epoch that is known.
@@ -85,6 +91,9 @@ impl<'s> ElasticRun<'s> {
             touched: BTreeSet::new(),
             below: Vec::new(),
             had_management_faults: false,
+            lacked_space: false,
+            is_mounted: false,
+            stalled: VecDeque::new(),
             is_read_only: false,
             epoch: 0,
             next_id: 0,
@@ -133,6 +142,7 @@ impl<'s> ElasticRun<'s> {
             }
             self.change_namespaces();
             self.degrade();
+            self.fill_up();
             if load.pauses_every > 0 && self.prng.chance(1, load.pauses_every) {
                 self.now += Duration(self.prng.below(3_000_000_000));
             }
@@ -154,6 +164,7 @@ impl<'s> ElasticRun<'s> {
         let mut queue = CompletionQueue::new();
         self.remember_zones();
         self.device().poll(now, &mut queue);
+        self.submit_stalled();
         self.take_seen()?;
         while let Some(event) = self.device().poll_event() {
             self.on_event(event)?;
@@ -175,6 +186,7 @@ impl<'s> ElasticRun<'s> {
         self.faults += seen.faults;
         self.touched.extend(seen.zones);
         self.had_management_faults |= seen.management_faults > 0;
+        self.lacked_space |= seen.lacked_space;
         match seen.over_limit {
             Some(status) => {
                 let message = format!("the pool has caused \"{status}\" on the drive");
@@ -189,10 +201,15 @@ impl<'s> ElasticRun<'s> {
         self.trace.log(now, || format!("{event:?}"));
         let tenant = |id: NamespaceId| move |tenant: &Tenant| tenant.id == id;
         match event {
-            PoolEvent::Started { is_recorded } => self.is_read_only |= !is_recorded,
+            PoolEvent::Started { is_recorded } => {
+                self.is_read_only |= !is_recorded;
+                if self.is_mounted {
+                    self.adopt_namespaces(is_recorded);
+                }
+            }
             PoolEvent::ReadOnly => {
                 self.is_read_only = true;
-                if !self.had_management_faults && self.touched.iter().all(|zone| *zone >= 6) {
+                if !self.had_management_faults && !self.lacked_space && self.touched.iter().all(|zone| *zone >= 6) {
                     let message = "the pool is read only, and its log has not failed".to_owned();
                     return Err(CheckError::new(FailureKind::WrongAnswer, None, message));
                 }
@@ -249,7 +266,57 @@ impl<'s> ElasticRun<'s> {
         self.hash.submission(self.now, &command);
         let now = self.now;
         self.flights.insert(id.0, flight);
-        self.device().submit(now, command).expect("a pool accepts so few commands");
+        if let Err(QueueFull(command)) = self.device().submit(now, command) {
+            assert!(self.lacked_space || self.is_read_only, "a pool accepts so few commands");
+            self.stalled.push_back(command);
+        }
+    }
+
+    fn submit_stalled(&mut self) {
+        let now = self.now;
+        while let Some(command) = self.stalled.pop_front() {
+            if let Err(QueueFull(command)) = self.device().submit(now, command) {
+                self.stalled.push_front(command);
+                return;
+            }
+        }
+    }
+
+    /// The pool was opened again while it was in use: changes of namespaces that were not recorded may
+    /// have happened or not.
+    fn adopt_namespaces(&mut self, is_recorded: bool) {
+        let listed: BTreeMap<NamespaceId, u32> =
+            self.pool().namespaces().iter().map(|(id, geometry)| (id, geometry.zone_count)).collect();
+        self.tenants.retain_mut(|tenant| {
+            let Some(zones) = listed.get(&tenant.id) else {
+                return !is_recorded || !matches!(tenant.stage, Stage::Creating | Stage::Deleting);
+            };
+            let zones_before = tenant.zones.len() as u32;
+            tenant.zones.resize_with(*zones as usize, Default::default);
+            // What is not recorded may be otherwise at the next mount.
+            let may_change = tenant.resized_from.is_some() && !is_recorded;
+            let other = if zones_before == *zones { tenant.resized_from } else { Some(zones_before) };
+            tenant.resized_from = other.filter(|_| may_change);
+            tenant.stage = match tenant.stage {
+                Stage::Creating if is_recorded => Stage::Live,
+                Stage::Deleting if is_recorded => Stage::Draining,
+                stage => stage,
+            };
+            true
+        });
+    }
+
+    /// The drive has no space, or has some again, now and then.
+    fn fill_up(&mut self) {
+        let every = self.simulation.faults.full_every;
+        if every > 0 && self.prng.chance(1, every) {
+            let is_full = self.drive().with_inner_mut(|drive| {
+                drive.is_full = !drive.is_full;
+                drive.is_full
+            });
+            let what = if is_full { "the drive has no space" } else { "the drive has space again" };
+            self.trace.log(self.now, || what.to_owned());
+        }
     }
 
     /// Executes commands beside which none is in flight.
@@ -303,7 +370,10 @@ impl<'s> ElasticRun<'s> {
     }
 
     pub(super) fn set_faults(&mut self, are_on: bool) {
-        self.drive().with_inner_mut(|drive| drive.has_faults = are_on);
+        self.drive().with_inner_mut(|drive| {
+            drive.has_faults = are_on;
+            drive.is_full &= are_on;
+        });
     }
 
     pub(super) fn device(&mut self) -> &mut Device {

@@ -110,6 +110,9 @@ pub(crate) struct DriveFaults {
     pub(crate) delay_ns: u64,
     /// Commands that the drive accepts at a time.
     pub(crate) depth: usize,
+    /// One in so many steps begins or ends a time in which writes find no space; 0: none.
+    #[serde(default)]
+    pub(crate) full_every: u64,
 }
 
 impl ElasticSimulation {
@@ -259,6 +262,7 @@ fn generate_faults(root: &Prng, options: &Options) -> DriveFaults {
     let log_copy = one_of(&mut prng, &[0, 0, 1, 2]);
     let delay_ns = one_of(&mut root.fork("delays"), &[0, 0, 10_000, 1_000_000, 20_000_000]);
     let depth = one_of(&mut root.fork("depth"), &[1, 2, 4, 16, 1024]) as usize;
+    let full_every = one_of(&mut root.fork("space"), &[0, 0, 0, 0, 30, 150]);
     DriveFaults {
         read_per_mille: rates[0],
         write_per_mille: rates[1],
@@ -267,6 +271,7 @@ fn generate_faults(root: &Prng, options: &Options) -> DriveFaults {
         log_copy: log_copy.checked_sub(1).map(|copy| copy as u32),
         delay_ns: if options.has(Part::Delays) { delay_ns } else { 0 },
         depth,
+        full_every: if options.has(Part::Faults) { full_every } else { 0 },
     }
 }
 
@@ -295,7 +300,8 @@ mod tests {
         type HasPart = fn(&ElasticSimulation) -> bool;
         let simulations: Vec<ElasticSimulation> =
             (0..200).map(|seed| ElasticSimulation::new(seed, &Options::default())).collect();
-        let parts: [(&str, HasPart); 10] = [
+        let parts: [(&str, HasPart); 11] = [
+            ("times without space", |it| it.faults.full_every > 0),
             ("read faults", |it| it.faults.read_per_mille > 0),
             ("write faults", |it| it.faults.write_per_mille > 0),
             ("management faults", |it| it.faults.manage_per_mille > 0),
