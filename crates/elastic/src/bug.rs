@@ -14,8 +14,6 @@ pub enum SeededBug {
     ClearedLog,
     /// Blocks are written into a stripe group before its record is durable.
     EarlyGroup,
-    /// A group is recorded before the first blocks of its zones are durable.
-    UnflushedReservation,
     /// A record counts as durable before the drive has flushed it.
     UnflushedRecord,
     /// Records are written into the first copy of the log only.
@@ -63,10 +61,9 @@ pub enum SeededBug {
 #[cfg(any(test, feature = "testing"))]
 impl SeededBug {
     /// Every bug, with the name that the command line uses.
-    pub const ALL: [(&'static str, SeededBug); 24] = [
+    pub const ALL: [(&'static str, SeededBug); 23] = [
         ("cleared-log", SeededBug::ClearedLog),
         ("early-group", SeededBug::EarlyGroup),
-        ("unflushed-reservation", SeededBug::UnflushedReservation),
         ("unflushed-log", SeededBug::UnflushedRecord),
         ("single-log", SeededBug::SingleCopy),
         ("early-vzone-reset", SeededBug::EarlyReset),

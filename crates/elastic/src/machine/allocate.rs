@@ -107,8 +107,7 @@ impl Pool {
 
     /// Takes zones for a group, or asks the drive for the flush that they lack.
     pub(super) fn take_zones(&mut self, width: u32, namespace: u32, vzone: u32) -> Option<Vec<u32>> {
-        let is_flush_awaited = !self.bug.has(SeededBug::UnflushedReservation);
-        let zones = self.zones.take(width, namespace, vzone, is_flush_awaited);
+        let zones = self.zones.take(width, namespace, vzone);
         if zones.is_none() && !self.is_flushing_reserved && self.zones.must_flush(width) {
             self.is_flushing_reserved = true;
             self.flush_reserved(1);
