@@ -77,13 +77,14 @@ cmp /tmp/zeros /tmp/found
 if dmesg | grep -E "I/O error, dev (${db#/dev/}|${log#/dev/})|Reconnecting|error recovery"; then fail "the kernel reports errors"; fi
 ask "pool-has db log new"
 
-# write_until_stopped NAME DISK ZONE: writes a quarter of a zone at a time, from the start of this zone on, and records how many
-# writes of 32 KiB were acknowledged, until /tmp/stop exists or a write fails: one that was executed and whose reply was lost is
-# refused when it is retried.
+# write_until_stopped NAME DISK ZONE: writes from the start of this zone on, a quarter of a zone at a time, 128 KiB in the smoke,
+# and records how many writes of 32 KiB were acknowledged, until /tmp/stop exists or a write fails: one that was executed and
+# whose reply was lost is refused when it is retried.
 write_until_stopped() {
     trap - ERR
     set +e
-    local n=0 place part=$((per_zone / 4))
+    local n=0 place part=4
+    if in_soak; then part=$((per_zone / 4)); fi
     until [ -e /tmp/stop ]; do
         place=$((($3 + n / per_zone) * zone_sectors / 64 + n % per_zone))
         dd if=/tmp/noises of="$2" bs=32k count=$part oflag=direct skip=$((n % per_zone)) seek=$place 2>/dev/null || return
@@ -98,18 +99,21 @@ let_write() { wait_until "$1 is written" has_written "$1" $(($(written "$1") + 1
 # Both tenants are written from zone 5 on, and those zones are empty.
 begin() {
     rm -f /tmp/stop /tmp/*.written
+    in_soak || return 0
     quietly blkzone reset -o $((5 * zone_sectors)) -c 7 $db
     quietly blkzone reset -o $((5 * zone_sectors)) -c 19 $log
 }
 # check_written NAME DISK ZONE: all that was written can be read.
 check_written() {
-    local count zone=$3 part
+    local count zone=$3 part bytes
     count=$(written "$1")
     [ "$count" -gt 0 ] || fail "$1: nothing was written"
     while [ "$count" -gt 0 ]; do
         part=$((count < per_zone ? count : per_zone))
-        quietly dd if="$2" of=/tmp/found bs=32k count=$part iflag=direct skip=$((zone * zone_sectors / 64))
-        cmp -n $((part * 32768)) /tmp/found /tmp/noises || fail "$1: zone $zone, of which $part times 32 KiB were written"
+        bytes=$((part * 32768))
+        quietly dd if="$2" of=/tmp/found bs=128k count=$(((part + 3) / 4)) iflag=direct skip=$((zone * zone_sectors / 256))
+        # Much faster than cmp, which compares byte by byte.
+        [ "$(head -c $bytes /tmp/found | md5sum)" = "$(head -c $bytes /tmp/noises | md5sum)" ] || fail "$1: the first $bytes bytes of zone $zone"
         count=$((count - part)) zone=$((zone + 1))
     done
 }
@@ -117,8 +121,10 @@ check_written() {
 killed() {
     kill_server db
     wait_until "log is reconnected" is_live $log_controller
+    step "reconnected"
     touch /tmp/stop
     wait
+    step "what was flushed and acknowledged is there"
     echo 3 >/proc/sys/vm/drop_caches
     quietly both kept --rw=read
     chunks /tmp/found $new 0

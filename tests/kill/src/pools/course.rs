@@ -72,7 +72,7 @@ pub(super) struct Operator<'a> {
     pub(super) sizes: &'a mut Sizes,
     /// Those that may be created and deleted.
     pub(super) guests: &'a [&'a str],
-    /// Namespaces that were created or deleted: their contents are gone.
+    /// Namespaces that were created or deleted: their contents are not those of before.
     pub(super) renewed: Vec<String>,
     /// Answered changes, by kind.
     pub(super) changes: BTreeMap<&'static str, u32>,
