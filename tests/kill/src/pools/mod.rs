@@ -141,7 +141,7 @@ impl PoolsRun {
             }
             self.summary.checks += 1;
         }
-        // The configuration still names the namespaces that were served.
+        // Which of the others exist is not known before the pool was mounted.
         while prng.chance(1, 3) {
             let arguments = self.site.export(TENANTS.into_iter())?;
             self.launcher.start_and_kill(&arguments, Duration::from_millis(prng.below(START_MS_MAX)))?;
