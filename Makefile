@@ -11,6 +11,8 @@ KILL_VOLUME_ROUNDS ?= 25
 KILL_LEVELS ?= single raid1 raid5 raid6
 # Rounds of servers that take a volume over from each other.
 KILL_OWNER_ROUNDS ?= 50
+# Rounds of kills of a server of a pool.
+KILL_POOL_ROUNDS ?= 100
 # Duration of `make soak`.
 HOURS ?= 1
 
@@ -24,7 +26,7 @@ help:
 	@echo "make lab     reproduce and compare all published measurements (a few minutes; pages in out/lab/index.html)"
 	@echo "make sim     2,000 simulated scenarios (SIM_SEEDS=N for another number)"
 	@echo "make guest   the long tests in a Linux guest"
-	@echo "make kill    100 rounds of kill -9 under verified load, 25 of attacks on volumes of four levels, 50 of takeovers (KILL_ROUNDS=N, KILL_VOLUME_ROUNDS=N, KILL_OWNER_ROUNDS=N)"
+	@echo "make kill    100 rounds of kill -9 under verified load, 25 of attacks on volumes of four levels, 50 of takeovers, 100 with a pool (KILL_ROUNDS=N, KILL_VOLUME_ROUNDS=N, KILL_OWNER_ROUNDS=N, KILL_POOL_ROUNDS=N)"
 	@echo "make attacks attacks by unauthenticated clients: latencies of honest clients, memory of the server (10 minutes)"
 	@echo "make fuzz    ten minutes of each fuzzer (FUZZ_SECONDS=N)"
 	@echo "make mutants 200 random mutants of the pure crates; list those that no test detects"
@@ -68,6 +70,7 @@ kill: setup
 	  cargo run --release --quiet --package zonda-kill -- --volumes --level $$level --rounds $(KILL_VOLUME_ROUNDS); \
 	done
 	cargo run --release --quiet --package zonda-kill -- --owners --rounds $(KILL_OWNER_ROUNDS)
+	cargo run --release --quiet --package zonda-kill -- --pools --rounds $(KILL_POOL_ROUNDS)
 
 attacks: setup
 	cargo build --release --quiet --package zonda-cli

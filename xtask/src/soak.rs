@@ -18,11 +18,12 @@ const HOURS_MAX: f64 = 24.0 * 14.0;
 const SEEDS_A_CALL: u64 = 2_000;
 /// Rounds per run of the kills.
 const ROUNDS_A_CALL: u64 = 50;
-/// Arguments of the kills, in turn: images, volumes of these levels, and owners of a volume.
-const KILL_CALLS: [&[&str]; 7] = [
+/// Arguments of the kills, in turn: images, volumes of these levels, owners of a volume, and pools.
+const KILL_CALLS: [&[&str]; 8] = [
     &[],
     &["--volumes", "--level", "raid5"],
     &["--owners"],
+    &["--pools"],
     &["--volumes", "--level", "raid1"],
     &["--volumes", "--level", "raid6"],
     &["--volumes", "--level", "single"],

@@ -38,6 +38,7 @@
 mod console;
 mod guest;
 mod job;
+mod pool;
 mod scene;
 mod server;
 mod shared;

@@ -9,6 +9,7 @@ use tempfile::TempDir;
 
 use crate::guest::guest_or_skip;
 use crate::job::Extent;
+use crate::pool::{self, POOL_DRIVE};
 use crate::server::{Server, create_drive, free_ports, zonda};
 use crate::shared::GuestLease;
 use crate::stage::Stage;
@@ -58,6 +59,11 @@ enum Kind {
     Volume {
         members: u32,
     },
+    /// One of the pool of the scene, with so many zones that may be active.
+    Pooled {
+        name: &'static str,
+        active: u32,
+    },
 }
 
 /// The name of the configuration file.
@@ -87,9 +93,19 @@ impl Namespace {
         Namespace { kind: Kind::Volume { members }, zones, zone_capacity_mib, is_timed: false }
     }
 
+    /// A namespace of the pool of the scene, with zones of 8 MiB, over four zones of a drive of which
+    /// 14 may be active. `active`: how many of its own.
+    #[must_use]
+    pub fn pooled(name: &'static str, zones: u32, active: u32) -> Namespace {
+        let zone_capacity_mib = pool::VZONE_MIB;
+        Namespace { kind: Kind::Pooled { name, active }, zones, zone_capacity_mib, is_timed: false }
+    }
+
     /// The folders of its images.
     fn drives(&self, name: &str) -> Vec<String> {
         match self.kind {
+            // All namespaces of the pool have the same.
+            Kind::Pooled { .. } => Vec::new(),
             // The spare follows the members.
             Kind::Volume { members } => (0..=members).map(|drive| format!("{name}-{drive}")).collect(),
             Kind::Zoned | Kind::Conventional => vec![name.to_owned()],
@@ -197,6 +213,9 @@ impl Scene {
 
     fn serve(&self, folder: &Path, port: u16, http_port: u16) -> Server {
         let mut config = format!("[server]\nlisten = \"127.0.0.1:{port}\"\n");
+        if self.has_pool() {
+            pool::create(folder);
+        }
         for subsystem in &self.subsystems {
             let _ = write!(config, "\n[[subsystem]]\nnqn = \"{}\"\n", subsystem.nqn());
             if !subsystem.hosts.is_empty() {
@@ -206,20 +225,24 @@ impl Scene {
             for (namespace, id) in subsystem.namespaces.iter().zip(1..) {
                 let image = image_name(&subsystem.name, id);
                 let profile = match namespace.kind {
-                    Kind::Zoned => "zn540",
+                    Kind::Zoned | Kind::Pooled { .. } => "zn540",
                     Kind::Conventional => "conventional",
                     Kind::Volume { .. } => "zn540-zapraid",
                 };
                 for drive in namespace.drives(&image) {
                     create_drive(&folder.join(&drive), profile, namespace.zones, namespace.zone_capacity_mib);
                 }
-                let key = if let Kind::Volume { members } = namespace.kind {
-                    create_volume(folder, &image, members);
-                    "volume"
-                } else {
-                    "image"
-                };
-                let _ = write!(config, "\n  [[subsystem.namespace]]\n  id = {id}\n  {key} = \"{image}\"\n");
+                match namespace.kind {
+                    Kind::Volume { members } => {
+                        create_volume(folder, &image, members);
+                        config += &table(id, &[("volume", &image)]);
+                    }
+                    Kind::Pooled { name, active } => {
+                        pool::create_namespace(folder, name, namespace.zones, active);
+                        config += &pool::table(id, name);
+                    }
+                    Kind::Zoned | Kind::Conventional => config += &table(id, &[("image", &image)]),
+                }
                 if namespace.is_timed {
                     config += "  timing = \"profile\"\n";
                 }
@@ -236,13 +259,19 @@ impl Scene {
         server
     }
 
+    /// Whether a pool is served.
+    fn has_pool(&self) -> bool {
+        let mut namespaces = self.subsystems.iter().flat_map(|subsystem| &subsystem.namespaces);
+        namespaces.any(|namespace| matches!(namespace.kind, Kind::Pooled { .. }))
+    }
+
     /// The folder of every image.
     pub(crate) fn images(&self) -> Vec<String> {
         let images = self.subsystems.iter().flat_map(|subsystem| {
             let namespaces = subsystem.namespaces.iter().zip(1..);
             namespaces.flat_map(|(namespace, id)| namespace.drives(&image_name(&subsystem.name, id)))
         });
-        images.collect()
+        images.chain(self.has_pool().then(|| POOL_DRIVE.to_owned())).collect()
     }
 
     /// The calls of `guest/lib.sh` that make the guest's kernel serve the same.
@@ -254,7 +283,8 @@ impl Scene {
             let _ = writeln!(calls, "serve_subsystem {nqn} {access}");
             for (namespace, id) in subsystem.namespaces.iter().zip(1..) {
                 let Namespace { kind, zones, zone_capacity_mib, .. } = *namespace;
-                let kind = if kind == Kind::Zoned { "zoned" } else { "conventional" };
+                let is_zoned = matches!(kind, Kind::Zoned | Kind::Pooled { .. });
+                let kind = if is_zoned { "zoned" } else { "conventional" };
                 let _ = writeln!(calls, "serve_namespace {nqn} {id} {kind} {zones} {zone_capacity_mib}");
             }
             for Host { nqn: host, secret, controller_secret } in &subsystem.hosts {
@@ -297,6 +327,15 @@ fn create_volume(folder: &Path, name: &str, members: u32) {
         "--rebuild-rate",
         REBUILD_RATE_FIRST,
     ]);
+}
+
+/// A namespace in the configuration file.
+pub(crate) fn table(id: u32, keys: &[(&str, &str)]) -> String {
+    let mut table = format!("\n  [[subsystem.namespace]]\n  id = {id}\n");
+    for (key, value) in keys {
+        let _ = writeln!(table, "  {key} = \"{value}\"");
+    }
+    table
 }
 
 /// The folder of a namespace's image.

@@ -42,28 +42,36 @@ fn program() -> &'static Path {
 /// # Panics
 /// If it fails.
 pub fn zonda(arguments: &[&str]) -> String {
-    let Output { status, stdout, stderr } =
-        Command::new(program()).args(arguments).output().expect("the program starts");
-    let words = String::from_utf8_lossy(&stderr);
-    assert!(status.success(), "zonda {}: {status}\n{words}{}", arguments.join(" "), String::from_utf8_lossy(&stdout));
-    String::from_utf8(stdout).expect("output is UTF-8")
+    text_of(arguments, output_of(arguments))
 }
 
-/// Runs `zonda` to completion, again while an image is in use: a server closes one that was removed
-/// from its configuration after the last command.
+/// Runs `zonda` to completion, again while it fails with these words because an image or a namespace
+/// is in use: a server closes one that was removed from its configuration after the last command.
 ///
 /// # Panics
 /// If it fails otherwise.
-pub(crate) fn zonda_when_released(arguments: &[&str]) -> String {
+pub(crate) fn zonda_when_released(arguments: &[&str], in_use: &str) -> String {
     let deadline = Instant::now() + TIMEOUT;
     loop {
-        let Output { status, stderr, .. } =
-            Command::new(program()).args(arguments).output().expect("the program starts");
-        if status.success() || !String::from_utf8_lossy(&stderr).contains("in use") || Instant::now() >= deadline {
-            return zonda(arguments);
+        let output = output_of(arguments);
+        let is_released = output.status.success() || !String::from_utf8_lossy(&output.stderr).contains(in_use);
+        if is_released || Instant::now() >= deadline {
+            return text_of(arguments, output);
         }
         thread::sleep(Duration::from_millis(20));
     }
+}
+
+fn output_of(arguments: &[&str]) -> Output {
+    Command::new(program()).args(arguments).output().expect("the program starts")
+}
+
+/// What it printed; it must have succeeded.
+fn text_of(arguments: &[&str], output: Output) -> String {
+    let Output { status, stdout, stderr } = output;
+    let words = String::from_utf8_lossy(&stderr);
+    assert!(status.success(), "zonda {}: {status}\n{words}{}", arguments.join(" "), String::from_utf8_lossy(&stdout));
+    String::from_utf8(stdout).expect("output is UTF-8")
 }
 
 /// Creates an image.

@@ -14,6 +14,7 @@ use tempfile::TempDir;
 use crate::console::Console;
 use crate::guest::Guest;
 use crate::job::Job;
+use crate::pool;
 use crate::scene::{CONFIG, Scene, image_name};
 use crate::server::{Server, create_drive, zonda, zonda_when_released};
 use crate::shared::{GuestLease, boot};
@@ -112,6 +113,12 @@ impl Stage {
     /// - `namespace ID ZONES`: the last subsystem has a namespace with so many zones of an image of
     ///   eight, which is created first if necessary; 0: it has none. The server reloads its
     ///   configuration; the image is checked after its removal.
+    /// - `pool-create NAME ZONES ID`: a namespace of the pool is created, and the last subsystem has
+    ///   it; `pool-delete NAME ID`: the last subsystem has it no more, and it is deleted;
+    ///   `pool-resize NAME ZONES`. The pool has these namespaces, and no others: `pool-has NAME...`.
+    ///   `pool-until overdrive|recall|reclaim NAME`: returns when the pool reports that the namespace
+    ///   has spares of others in its groups, has lent spares, or has fewer spares in its groups than
+    ///   at the request.
     /// - `status`: the output of `zonda status` is recorded for [`statuses`](Stage::statuses).
     ///
     /// # Panics
@@ -186,7 +193,29 @@ impl Stage {
                 let address = format!("127.0.0.1:{}", self.http_port);
                 self.statuses.push(json_of(&["status", &address, "--json"]));
             }
+            _ if request.starts_with("pool-") => self.on_pool_request(&words),
             _ => self.on_volume_request(&words),
+        }
+    }
+
+    fn on_pool_request(&mut self, words: &[&str]) {
+        match *words {
+            ["pool-create", name, zones, id] => {
+                pool::create_namespace(self.folder.path(), name, zones.parse().expect("a number"), 1);
+                self.config += &pool::table(id.parse().expect("a number"), name);
+                self.reload();
+            }
+            ["pool-delete", name, id] => {
+                let table = pool::table(id.parse().expect("a number"), name);
+                assert!(self.config.contains(&table), "{name} is served");
+                self.config = self.config.replace(&table, "");
+                self.reload();
+                pool::delete_namespace(self.folder.path(), name);
+            }
+            ["pool-resize", name, zones] => pool::resize_namespace(self.folder.path(), name, zones),
+            ["pool-has", ..] => assert_eq!(pool::names(self.folder.path()), &words[1..]),
+            ["pool-until", state, name] => pool::wait_until(self.folder.path(), state, name),
+            _ => panic!("unknown request of the guest: {}", words.join(" ")),
         }
     }
 
@@ -228,17 +257,26 @@ impl Stage {
             create_drive(&place, "zn540", 8, 8);
         }
         let namespace = format!("\n  [[subsystem.namespace]]\n  id = {id}\n  image = \"{image}\"\n  zones = {zones}\n");
-        let namespace = if zones == "0" { "" } else { &namespace };
-        let path = self.folder.path().join(CONFIG);
-        fs::write(path, self.config.clone() + namespace).expect("a temporary file can be written");
-        let address = format!("127.0.0.1:{}", self.http_port);
-        let report = json_of(&["reload", "--http", &address, "--json"]);
-        assert!(report["ok"] == true && report["changes"].as_array().map(Vec::len) == Some(1), "{report}");
+        let config = self.config.clone();
+        if zones != "0" {
+            self.config += &namespace;
+        }
+        self.reload();
+        self.config = config;
         if zones == "0" {
             let verdict = json_of_released(&["drive", "check", &self.image(&image), "--json", "--quiet"]);
             assert_eq!(verdict["is_healthy"], true, "{verdict}");
             fs::remove_dir_all(place).expect("the image exists");
         }
+    }
+
+    /// Reloads the configuration, which has one change.
+    fn reload(&self) {
+        let path = self.folder.path().join(CONFIG);
+        fs::write(path, &self.config).expect("a temporary file can be written");
+        let address = format!("127.0.0.1:{}", self.http_port);
+        let report = json_of(&["reload", "--http", &address, "--json"]);
+        assert!(report["ok"] == true && report["changes"].as_array().map(Vec::len) == Some(1), "{report}");
     }
 
     fn server(&mut self) -> &mut Server {
@@ -305,13 +343,13 @@ impl Stage {
     }
 }
 
-fn json_of(arguments: &[&str]) -> Value {
+pub(crate) fn json_of(arguments: &[&str]) -> Value {
     parsed(arguments, &zonda(arguments))
 }
 
 /// The same, when no other program uses the image any more.
 fn json_of_released(arguments: &[&str]) -> Value {
-    parsed(arguments, &zonda_when_released(arguments))
+    parsed(arguments, &zonda_when_released(arguments, "in use"))
 }
 
 fn parsed(arguments: &[&str], text: &str) -> Value {

@@ -18,10 +18,13 @@ use crate::load::{Load, Meaning};
 use crate::loss::{Loss, RunError};
 use crate::nbd::{NbdHost, SCHEME};
 use crate::oracle::Change;
+use crate::pace::Pace;
 use crate::stamp::{BLOCK_BYTES, Contents, Stamper};
 
 /// The longest sleep of a host.
 const SLEEP_MAX: Duration = Duration::from_millis(100);
+/// The same of a host whose pace changes.
+const PACED_SLEEP_MAX: Duration = Duration::from_millis(2);
 /// The maximum of losses recorded per host.
 const LOSSES_MAX: usize = 10;
 
@@ -58,6 +61,8 @@ pub(crate) struct Host<'a> {
     pub(crate) load: &'a mut dyn Load,
     /// Which commands may fail.
     pub(crate) errors: Errors,
+    /// How fast it submits commands; without it, as fast as they complete.
+    pub(crate) pace: Option<&'a Pace>,
 }
 
 /// Which commands of a host may end with an error before the end.
@@ -75,6 +80,8 @@ pub(crate) enum Errors {
 struct RunState {
     begin: Barrier,
     ending: AtomicBool,
+    /// The connections are lost, or will be without anything else that has to be done.
+    ended: AtomicBool,
 }
 
 struct Session<'a, 'b> {
@@ -111,7 +118,8 @@ pub(crate) fn run_all(
     during: impl FnOnce() -> Result<(), RunError>,
     end: impl FnOnce() -> Result<(), RunError>,
 ) -> Result<Tally, RunError> {
-    let state = RunState { begin: Barrier::new(hosts.len() + 1), ending: AtomicBool::new(false) };
+    let begin = Barrier::new(hosts.len() + 1);
+    let state = RunState { begin, ending: AtomicBool::new(false), ended: AtomicBool::new(false) };
     let state = &state;
     let (ended, tallies) = thread::scope(|scope| {
         let threads: Vec<_> = hosts.into_iter().map(|host| scope.spawn(move || run(host, state))).collect();
@@ -119,6 +127,7 @@ pub(crate) fn run_all(
         let during = during();
         state.ending.store(true, Ordering::SeqCst);
         let ended = during.and(end());
+        state.ended.store(true, Ordering::SeqCst);
         let join = |thread: thread::ScopedJoinHandle<'_, _>| thread.join().unwrap_or_else(|panic| resume_unwind(panic));
         (ended, threads.into_iter().map(join).collect::<Vec<Result<Tally, RunError>>>())
     });
@@ -240,7 +249,7 @@ impl Session<'_, '_> {
         let mut completions = CompletionQueue::new();
         let mut next_id = 0;
         while !self.is_over || !self.in_flight.is_empty() {
-            while !self.is_over && self.in_flight.len() < queue_depth {
+            while !self.is_over && self.in_flight.len() < queue_depth && self.may_submit() {
                 let planned = self.host.load.next();
                 next_id += 1;
                 let id = CommandId(next_id);
@@ -252,13 +261,20 @@ impl Session<'_, '_> {
                     )));
                 }
             }
-            connection.run_once(Some(connection.now() + SLEEP_MAX)).map_err(failed)?;
+            let sleep = if self.host.pace.is_some() { PACED_SLEEP_MAX } else { SLEEP_MAX };
+            connection.run_once(Some(connection.now() + sleep)).map_err(failed)?;
             connection.poll(&mut completions);
             while let Some(completion) = completions.pop() {
                 self.on_completion(&completion);
             }
         }
         Ok(())
+    }
+
+    /// A paused host submits after the end, too: it would not notice otherwise that its connection is
+    /// lost.
+    fn may_submit(&self) -> bool {
+        self.host.pace.is_none_or(Pace::admits) || self.state.ended.load(Ordering::SeqCst)
     }
 
     fn on_completion(&mut self, completion: &Completion) {

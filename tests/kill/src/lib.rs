@@ -21,6 +21,9 @@
 //! other: an old owner must not acknowledge anything, and the new one must return all acknowledged
 //! data.
 //!
+//! [`PoolsRun`] kills a server of a pool with several tenants, in the middle of an overdrive, a
+//! recall, a reclaim, and of the creation, the resize and the deletion of a namespace.
+//!
 //! What is absent: power loss. The kernel keeps the writes of a killed process; losses of its cache
 //! are tested with the simulated disk of `crates/image`.
 //!
@@ -45,6 +48,8 @@ mod loss;
 mod nbd;
 pub mod oracle;
 mod owners;
+mod pace;
+mod pools;
 mod rounds;
 mod server;
 pub mod stamp;
@@ -54,6 +59,7 @@ mod volumes;
 pub use host::Tally;
 pub use loss::{Loss, RunError};
 pub use owners::{OwnersRun, OwnersSummary};
+pub use pools::{PoolsRun, PoolsSummary};
 pub use rounds::{Run, Summary};
 pub use server::{Launcher, program};
 pub use volumes::{Level, VolumesRun, VolumesSummary};

@@ -9,7 +9,8 @@ use std::time::{SystemTime, UNIX_EPOCH};
 use clap::Parser;
 use serde::Serialize;
 use zonda_kill::{
-    Launcher, Level, Loss, OwnersRun, OwnersSummary, Run, RunError, Summary, VolumesRun, VolumesSummary, program,
+    Launcher, Level, Loss, OwnersRun, OwnersSummary, PoolsRun, PoolsSummary, Run, RunError, Summary, VolumesRun,
+    VolumesSummary, program,
 };
 
 const LONG_ABOUT: &str = "Kill `zonda serve` under a verified load, restart it, and check that all acknowledged writes are \
@@ -25,6 +26,7 @@ const EXAMPLES: &str = "Examples:
   kill-rounds --epoll                      a server without io_uring
   kill-rounds --volumes --level raid6      many kinds of faults of a volume
   kill-rounds --owners                     two servers that take a volume over from each other
+  kill-rounds --pools                      namespaces of a pool for several tenants
   kill-rounds --directory work             keep the images in work/
 
 Exit code 1: acknowledged data was lost; the images are kept, inspect them with zonda drive show. Exit code 2: the run \
@@ -63,6 +65,10 @@ struct Arguments {
     /// volumes with the same spare
     #[arg(long, conflicts_with = "volumes")]
     owners: bool,
+    /// Kill a server of a pool with several tenants: in the middle of an overdrive, a recall, a
+    /// reclaim, and of the creation, the resize and the deletion of a namespace
+    #[arg(long, conflicts_with_all = ["volumes", "owners"])]
+    pools: bool,
     /// Print one JSON object, and no progress
     #[arg(long)]
     json: bool,
@@ -88,6 +94,7 @@ enum Done {
     Images(Summary),
     Volumes(VolumesSummary),
     Owners(OwnersSummary),
+    Pools(PoolsSummary),
 }
 
 /// A run of either kind.
@@ -95,6 +102,7 @@ enum AnyRun {
     Images(Box<Run>),
     Volumes(Box<VolumesRun>),
     Owners(Box<OwnersRun>),
+    Pools(Box<PoolsRun>),
 }
 
 impl AnyRun {
@@ -103,6 +111,7 @@ impl AnyRun {
             AnyRun::Images(run) => run.round(round, print),
             AnyRun::Volumes(run) => run.round(round, print),
             AnyRun::Owners(run) => run.round(round, print),
+            AnyRun::Pools(run) => run.round(round, print),
         }
     }
 
@@ -111,6 +120,7 @@ impl AnyRun {
             AnyRun::Images(run) => Done::Images(run.summary().clone()),
             AnyRun::Volumes(run) => Done::Volumes(run.summary().clone()),
             AnyRun::Owners(run) => Done::Owners(run.summary().clone()),
+            AnyRun::Pools(run) => Done::Pools(run.summary().clone()),
         }
     }
 }
@@ -152,6 +162,8 @@ fn run(arguments: &Arguments, seed: u64) -> Result<ExitCode, RunError> {
         AnyRun::Volumes(Box::new(VolumesRun::new(launcher, level, seed)?))
     } else if arguments.owners {
         AnyRun::Owners(Box::new(OwnersRun::new(launcher, seed)?))
+    } else if arguments.pools {
+        AnyRun::Pools(Box::new(PoolsRun::new(launcher, seed)?))
     } else {
         AnyRun::Images(Box::new(Run::new(launcher, seed)?))
     };
@@ -185,6 +197,7 @@ fn run(arguments: &Arguments, seed: u64) -> Result<ExitCode, RunError> {
             Done::Images(summary) => print!("{}", words(summary, losses.len())),
             Done::Volumes(summary) => print!("{}", volume_words(summary, losses.len())),
             Done::Owners(summary) => print!("{}", owner_words(summary, losses.len())),
+            Done::Pools(summary) => print!("{}", pool_words(summary, losses.len())),
         }
     }
     let Some((round, found)) = &failure else { return Ok(ExitCode::SUCCESS) };
@@ -198,6 +211,9 @@ fn run(arguments: &Arguments, seed: u64) -> Result<ExitCode, RunError> {
     }
     if arguments.owners {
         options += " --owners";
+    }
+    if arguments.pools {
+        options += " --pools";
     }
     if arguments.epoll {
         options += " --epoll";
@@ -251,6 +267,26 @@ fn owner_words(summary: &OwnersSummary, lost: usize) -> String {
         list(events),
         tally.writes,
         tally.reads,
+    )
+}
+
+fn pool_words(summary: &PoolsSummary, lost: usize) -> String {
+    let PoolsSummary { rounds, kills_at_start, idle_kills, stops, changes_found, checks, tally, .. } = summary;
+    format!(
+        "kills interrupted: {}; {} only hosts\n\
+         answered: {}; {changes_found} changes without an answer had happened\n\
+         {kills_at_start} kills while starting, {idle_kills} kills without hosts, {stops} stops, {checks} checks\n\
+         {} resets, {} finishes, {} verified reads, {} commands in flight at the end\n\
+         {rounds} rounds, {} acknowledged writes, {} blocks verified, {lost} lost\n",
+        list(&summary.interrupted),
+        summary.plain_kills,
+        list(&summary.changes),
+        tally.resets,
+        tally.finishes,
+        tally.reads,
+        tally.in_flight,
+        tally.writes,
+        summary.blocks_verified,
     )
 }
 

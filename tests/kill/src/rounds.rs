@@ -174,7 +174,14 @@ impl Run {
         let (zoned_url, plain_url) = (self.images.zoned_url(shape), self.images.plain_url());
         let mut hosts: Vec<Host<'_>> = Vec::new();
         for (load, &queue_depth) in zone_loads.iter_mut().zip(&depths) {
-            hosts.push(Host { url: &zoned_url, queue_depth, stamper: &self.zone_stamper, load, errors: Errors::Never });
+            hosts.push(Host {
+                url: &zoned_url,
+                queue_depth,
+                stamper: &self.zone_stamper,
+                load,
+                errors: Errors::Never,
+                pace: None,
+            });
         }
         if let Some(load) = &mut plain_load {
             let queue_depth = depths[HOSTS as usize];
@@ -184,6 +191,7 @@ impl Run {
                 stamper: &self.plain_stamper,
                 load,
                 errors: Errors::Never,
+                pace: None,
             });
         }
         let end = || match ending {

@@ -1,7 +1,7 @@
 //! The program `zonda` as a process that is started, killed and restarted.
 
-use std::fs::OpenOptions;
-use std::io::{BufRead, BufReader};
+use std::fs::{File, OpenOptions};
+use std::io::{BufRead, BufReader, Read, Seek, SeekFrom};
 use std::net::TcpListener;
 use std::path::{Path, PathBuf};
 use std::process::{Child, Command, ExitStatus, Stdio};
@@ -135,7 +135,19 @@ impl Launcher {
     /// # Errors
     /// When it exits, or does not listen in time; with the last lines of its log.
     pub(crate) fn start(&self, arguments: &[String]) -> Result<Server, RunError> {
-        let mut child = self.spawn(arguments)?;
+        self.listening(self.spawn(arguments, &["--quiet"])?)
+    }
+
+    /// The same, with a server that logs the requests of operators.
+    ///
+    /// # Errors
+    /// As for [`start`](Launcher::start).
+    pub(crate) fn start_logging(&self, arguments: &[String]) -> Result<Server, RunError> {
+        self.listening(self.spawn(arguments, &[])?)
+    }
+
+    /// Waits until hosts can connect.
+    fn listening(&self, mut child: Child) -> Result<Server, RunError> {
         let (sender, lines) = channel();
         let output = child.stdout.take().expect("its output is a pipe");
         // Reads until the server exits, so that it never writes to a closed pipe.
@@ -168,12 +180,11 @@ impl Launcher {
     /// # Errors
     /// When it neither listens nor exits in time, or was killed by a signal.
     pub(crate) fn start_or_refuse(&self, arguments: &[String]) -> Result<Result<Server, String>, RunError> {
-        let before = std::fs::metadata(self.log()).map_or(0, |metadata| metadata.len());
+        let before = self.log_bytes();
         match self.start(arguments) {
             Ok(server) => Ok(Ok(server)),
             Err(failure) => {
-                let log = std::fs::read(self.log()).unwrap_or_default();
-                let said = String::from_utf8_lossy(&log[(before as usize).min(log.len())..]).into_owned();
+                let said = self.log_since(before);
                 if said.contains("panicked") || !said.contains("error: ") {
                     return Err(failure);
                 }
@@ -187,7 +198,7 @@ impl Launcher {
     /// # Errors
     /// When it cannot be started.
     pub(crate) fn start_and_kill(&self, arguments: &[String], after: Duration) -> Result<(), RunError> {
-        let mut child = self.spawn(arguments)?;
+        let mut child = self.spawn(arguments, &["--quiet"])?;
         thread::sleep(after);
         // It may have exited by itself; then the next start shows why.
         let _ = child.kill();
@@ -195,11 +206,11 @@ impl Launcher {
         Ok(())
     }
 
-    fn spawn(&self, arguments: &[String]) -> Result<Child, RunError> {
+    fn spawn(&self, arguments: &[String], options: &[&str]) -> Result<Child, RunError> {
         let log = OpenOptions::new().create(true).append(true).open(self.log());
         let log = log.map_err(|error| RunError::Failed(format!("{}: {error}", self.log().display())))?;
         let mut command = Command::new(&self.program);
-        command.args(["serve", "--http", "off", "--quiet"]).args(arguments);
+        command.args(["serve", "--http", "off"]).args(options).args(arguments);
         if self.epoll {
             command.arg("--epoll");
         }
@@ -209,6 +220,33 @@ impl Launcher {
 
     fn log(&self) -> PathBuf {
         self.directory.join("server.log")
+    }
+
+    /// Bytes of the standard error of all servers so far.
+    pub(crate) fn log_bytes(&self) -> u64 {
+        std::fs::metadata(self.log()).map_or(0, |metadata| metadata.len())
+    }
+
+    /// The standard error of the servers from this byte on.
+    pub(crate) fn log_since(&self, first: u64) -> String {
+        let mut bytes = Vec::new();
+        let read = File::open(self.log()).and_then(|mut log| {
+            log.seek(SeekFrom::Start(first))?;
+            log.read_to_end(&mut bytes)
+        });
+        // A log that does not exist yet is empty.
+        read.map_or_else(|_| String::new(), |_| String::from_utf8_lossy(&bytes).into_owned())
+    }
+
+    /// Starts `zonda` with these arguments, and returns the process.
+    ///
+    /// # Errors
+    /// When it cannot be started.
+    pub(crate) fn begin(&self, arguments: &[String]) -> Result<Child, RunError> {
+        let mut command = Command::new(&self.program);
+        command.args(arguments).current_dir(&self.directory).stdin(Stdio::null());
+        let child = command.stdout(Stdio::piped()).stderr(Stdio::piped()).spawn();
+        child.map_err(|error| RunError::Failed(format!("zonda {}: {error}", arguments.join(" "))))
     }
 
     /// The end of the standard error of the servers.

@@ -91,6 +91,11 @@ impl Stamper {
         Stamper { mark, random }
     }
 
+    /// Whether both stamp blocks of the same namespace.
+    pub(crate) fn is_same(&self, other: &Stamper) -> bool {
+        self.mark == other.mark
+    }
+
     /// Consecutive blocks of one write.
     #[must_use]
     pub fn payload(&self, start: Lba, blocks: u64, sequence: Sequence) -> Payload {

@@ -7,6 +7,7 @@ mod changes;
 mod commands;
 mod files;
 mod hosts;
+mod pools;
 mod reservations;
 mod restarts;
 mod secrets;

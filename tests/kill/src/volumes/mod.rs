@@ -225,7 +225,7 @@ impl VolumesRun {
         let (mut attacks, mut injected) = (Vec::new(), 0);
         let history = std::mem::replace(&mut self.history, PlainHistory::new(0));
         let mut load = PlainLoad::new(history, &self.stamper, prng.fork("host"), (round, 0));
-        let hosts = vec![Host { url: &url, queue_depth, stamper: &self.stamper, load: &mut load, errors }];
+        let hosts = vec![Host { url: &url, queue_depth, stamper: &self.stamper, load: &mut load, errors, pace: None }];
         let launcher = &self.launcher;
         let disk = &mut self.disk;
         let sleep = |ms| std::thread::sleep(Duration::from_millis(ms));
