@@ -149,13 +149,17 @@ pub(crate) fn refuse_incomplete_image(directory: &Path) -> Result<(), Failure> {
 /// The refusal of a drive that a volume or pool uses. `instead` is what the user can do with a
 /// volume.
 pub(crate) fn used_by(user: &DriveUser, drive: &str, instead: &str) -> Failure {
-    let (instead, kind) = match user {
-        DriveUser::Volume(_) => (instead, "volume"),
-        DriveUser::Pool(_) => ("serve the pool with zonda serve, and use its namespaces", "pool"),
+    let instead = match user {
+        DriveUser::Volume(_) => instead,
+        DriveUser::Pool(_) => "serve the pool with zonda serve, and use its namespaces",
+        DriveUser::DamagedVolume(_) => {
+            "restore the drive from a backup, or replace it in its volume: zonda member replace"
+        }
+        DriveUser::DamagedPool(_) => "restore the drive from a backup",
     };
     Failure::input(
         format!("{drive} is {user}"),
-        format!("{instead}; --force overrides this if the {kind} is no longer needed"),
+        format!("{instead}; --force overrides this if the {} is no longer needed", user.kind()),
     )
 }
 
