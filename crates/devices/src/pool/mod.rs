@@ -21,6 +21,7 @@ mod manage;
 mod namespace;
 mod report;
 mod shared;
+mod shares;
 
 pub use create::NewPool;
 pub use directory::{POOL_FILE, is_pool};
