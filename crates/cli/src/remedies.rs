@@ -16,7 +16,8 @@ use crate::errors::Failure;
 pub(crate) const RESERVED: &str = "stop the program that has reserved the drive, such as zonda serve of a volume on its members; a server \
                                    that was killed leaves its reservations: start it again, or release them with \
                                    zonda volume takeover DIR --release, where DIR is the directory of the volume; if that is lost, \
-                                   zonda volume import --take-over recreates it";
+                                   zonda volume import --take-over recreates it; for the drive of a pool, the command is zonda pool \
+                                   takeover DIR --release";
 
 /// A remedy without the alternatives that name one of `refused`: options or commands that the user
 /// has given. `otherwise` is the remedy if no alternative remains.
