@@ -51,14 +51,6 @@ fn a_drive_without_any_readable_block_of_the_log_is_known_by_the_headers_of_othe
 }
 
 #[test]
-fn metadata_of_which_no_block_is_intact_is_known_by_its_magic() {
-    let bench = Bench::new();
-    bench.close_pool(bench.create());
-    (0..40).for_each(|zone| damage(&bench, zone, 0..ZONE / BLOCK, 300));
-    assert_eq!(user_of_image(&bench.at("a")), Some(DriveUser::DamagedPool(None)));
-}
-
-#[test]
 fn a_drive_with_other_data_is_that_of_no_pool() {
     let bench = Bench::new();
     let location = Location::Image(bench.at("a"));
