@@ -16,7 +16,8 @@ use crate::errors::Failure;
 pub(crate) const RESERVED: &str = "stop the program that has reserved the drive, such as zonda serve of a volume on its members; a server \
                                    that was killed leaves its reservations: start it again, or release them with \
                                    zonda volume takeover DIR --release, where DIR is the directory of the volume; if that is lost, \
-                                   zonda volume import --take-over recreates it";
+                                   zonda volume import --take-over recreates it; for the drive of a pool, the command is zonda pool \
+                                   takeover DIR --release";
 
 /// A remedy without the alternatives that name one of `refused`: options or commands that the user
 /// has given. `otherwise` is the remedy if no alternative remains.
@@ -149,13 +150,17 @@ pub(crate) fn refuse_incomplete_image(directory: &Path) -> Result<(), Failure> {
 /// The refusal of a drive that a volume or pool uses. `instead` is what the user can do with a
 /// volume.
 pub(crate) fn used_by(user: &DriveUser, drive: &str, instead: &str) -> Failure {
-    let (instead, kind) = match user {
-        DriveUser::Volume(_) => (instead, "volume"),
-        DriveUser::Pool(_) => ("serve the pool with zonda serve, and use its namespaces", "pool"),
+    let instead = match user {
+        DriveUser::Volume(_) => instead,
+        DriveUser::Pool(_) => "serve the pool with zonda serve, and use its namespaces",
+        DriveUser::DamagedVolume(_) => {
+            "restore the drive from a backup, or replace it in its volume: zonda member replace"
+        }
+        DriveUser::DamagedPool(_) => "restore the drive from a backup",
     };
     Failure::input(
         format!("{drive} is {user}"),
-        format!("{instead}; --force overrides this if the {kind} is no longer needed"),
+        format!("{instead}; --force overrides this if the {} is no longer needed", user.kind()),
     )
 }
 

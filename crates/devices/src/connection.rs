@@ -102,7 +102,7 @@ impl Connection {
     /// # Errors
     /// When its zones cannot be reported, or the event loop fails.
     pub fn user(&mut self) -> Result<Option<DriveUser>, DriveError> {
-        let probed = Probe::of_superblock(&self.geometry).run(&mut self.drive, &self.ring)?;
+        let probed = Probe::of_user(&self.geometry).run(&mut self.drive, &self.ring)?;
         self.drive.forget_reads(probed.read_blocks);
         Ok(probed.user())
     }

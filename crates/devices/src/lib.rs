@@ -50,6 +50,7 @@ mod pool;
 mod probe;
 pub mod random;
 mod read_only;
+mod remains;
 mod remote;
 mod repair;
 mod scheduled;
@@ -92,5 +93,6 @@ pub use volume::{
     VolumeState, is_volume,
 };
 pub use zonda_elastic::PoolOptions;
+pub use zonda_elastic::limits::{NAME_BYTES_MAX, NAMESPACES_MAX, WEIGHT_MAX};
 pub use zonda_initiator::limits::{IO_QUEUES_MAX, QUEUE_DEPTH_MAX};
 pub use zonda_raid::Extent;

@@ -9,7 +9,7 @@ use zonda_zoned::{
 };
 
 use crate::copy_on_write::CopyOnWrite;
-use crate::probe::{DriveUser, Probe, Probed, written_blocks};
+use crate::probe::{DriveUser, Probe, written_blocks};
 use crate::{DriveError, ImageDirectory};
 use zonda_raid::Identity;
 
@@ -82,13 +82,7 @@ impl ImageSnapshot {
 
     /// The superblock of the image.
     pub(crate) fn identity(&mut self) -> Option<Identity> {
-        self.probed()?.identity
-    }
-
-    fn probed(&mut self) -> Option<Probed> {
-        let mut probe = Probe::of_superblock(self.image.geometry());
-        // Its commands complete at once.
-        probe.poll(self, Instant::ZERO)?.ok()
+        Probe::of_superblock(self.image.geometry()).run_at_once(self, Instant::ZERO)?.identity
     }
 }
 
@@ -119,5 +113,6 @@ impl ZonedDevice for ImageSnapshot {
 /// The volume or pool that uses an image; `None` where none does, or the image cannot be opened.
 #[must_use]
 pub fn user_of_image(path: &Path) -> Option<DriveUser> {
-    ImageSnapshot::open(path).ok()?.probed()?.user()
+    let mut snapshot = ImageSnapshot::open(path).ok()?;
+    Probe::of_user(snapshot.image.geometry()).run_at_once(&mut snapshot, Instant::ZERO)?.user()
 }

@@ -14,6 +14,7 @@ use zonda_zoned::{
     QueueFull, ReportFilter, ZoneDescriptor, ZoneIndex, ZoneState, ZonedDevice,
 };
 
+use crate::remains::{self, Remains};
 use crate::{DriveError, random};
 
 /// Zones requested in one report: more than fit in one transfer of any drive.
@@ -28,6 +29,8 @@ pub(crate) struct Probed {
     pub(crate) identity: Option<Identity>,
     /// The pool whose log the device has; not of a device with a superblock.
     pub(crate) pool: Option<PoolId>,
+    /// Of a device without either: what damaged metadata shows.
+    pub(crate) remains: Option<Remains>,
     /// Blocks that the probe has read.
     pub(crate) read_blocks: u64,
     /// The reported zones.
@@ -38,7 +41,13 @@ impl Probed {
     /// The volume or pool that uses the device.
     pub(crate) fn user(&self) -> Option<DriveUser> {
         let volume = self.identity.as_ref().map(|identity| DriveUser::Volume(describe(identity)));
-        volume.or_else(|| self.pool.map(|pool| DriveUser::Pool(random::uuid_text(&pool.0))))
+        let pool = || self.pool.map(|pool| DriveUser::Pool(random::uuid_text(&pool.0)));
+        volume.or_else(pool).or_else(|| {
+            Some(match self.remains? {
+                Remains::Volume(array) => DriveUser::DamagedVolume(array.map(|array| random::uuid_text(&array))),
+                Remains::Pool(pool) => DriveUser::DamagedPool(pool.map(|pool| random::uuid_text(&pool))),
+            })
+        })
     }
 
     /// The membership that the superblock records, where it can be read.
@@ -66,7 +75,14 @@ pub(crate) struct Probe {
     /// The first blocks of zones of a log; `None` before the superblocks are read.
     log_blocks: Option<VecDeque<Lba>>,
     pool: Option<PoolId>,
+    /// Whether to look further where neither a superblock nor a log is found.
+    is_thorough: bool,
+    /// Blocks to read then; `None` before.
+    other_blocks: Option<VecDeque<Lba>>,
+    remains: Option<Remains>,
     is_in_flight: bool,
+    /// Whether the command in flight is a report.
+    is_reporting: bool,
     commands: u64,
     read_blocks: u64,
     completions: CompletionQueue,
@@ -76,6 +92,18 @@ impl Probe {
     /// Reports all zones.
     pub(crate) fn of_all(geometry: &Geometry) -> Probe {
         Probe::of_zones(geometry.zone_count)
+    }
+
+    /// Reads the superblock or the log of a pool, and what remains of a volume or a pool with damaged
+    /// ones.
+    pub(crate) fn of_user(geometry: &Geometry) -> Probe {
+        Probe::of_superblock(geometry).thorough()
+    }
+
+    /// Looks for what remains of a volume or a pool, too.
+    pub(crate) fn thorough(mut self) -> Probe {
+        self.is_thorough = true;
+        self
     }
 
     /// Reads the superblock or the log of a pool only.
@@ -92,7 +120,11 @@ impl Probe {
             identity: None,
             log_blocks: None,
             pool: None,
+            is_thorough: false,
+            other_blocks: None,
+            remains: None,
             is_in_flight: false,
+            is_reporting: false,
             commands: 0,
             read_blocks: 0,
             completions: CompletionQueue::new(),
@@ -133,10 +165,12 @@ impl Probe {
                     is_empty,
                     identity: self.identity.take(),
                     pool: self.pool,
+                    remains: self.remains,
                     read_blocks: self.read_blocks,
                     zones: std::mem::take(&mut self.descriptors),
                 }));
             };
+            self.is_reporting = matches!(operation, Operation::ReportZones { .. });
             self.commands += 1;
             let command = Command::new(CommandId(self.commands), NamespaceId::FIRST, operation);
             if let Err(QueueFull(_)) = device.submit(now, command) {
@@ -149,13 +183,7 @@ impl Probe {
     fn next_operation(&mut self, geometry: &Geometry) -> Option<Operation> {
         let known = self.descriptors.len() as u32;
         if known < self.zones {
-            return Some(Operation::ReportZones {
-                start: geometry.zone_start(ZoneIndex(known)),
-                filter: ReportFilter::All,
-                extended: false,
-                partial: true,
-                descriptors_max: (self.zones - known).min(REPORT_ZONES_MAX),
-            });
+            return Some(report(geometry, known, self.zones - known));
         }
         let metadata_zones = &self.descriptors[..self.descriptors.len().min(METADATA_ZONES as usize)];
         let reads = self.reads.get_or_insert_with(|| metadata_zones.iter().map(superblock_places).collect());
@@ -170,11 +198,21 @@ impl Probe {
         let log_blocks = self.log_blocks.get_or_insert_with(|| {
             log_zones.iter().filter(|zone| written_blocks(zone) > 0).map(|zone| zone.start).collect()
         });
-        Some(Operation::Read { start: log_blocks.pop_front()?, blocks: Blocks(1) })
+        if let Some(start) = log_blocks.pop_front() {
+            return Some(Operation::Read { start, blocks: Blocks(1) });
+        }
+        if !self.is_thorough || self.remains.is_some_and(Remains::is_named) {
+            return None;
+        }
+        if self.other_blocks.is_none() && known < geometry.zone_count && !remains::are_enough(&self.descriptors) {
+            return Some(report(geometry, known, geometry.zone_count - known));
+        }
+        let other_blocks = self.other_blocks.get_or_insert_with(|| remains::places(&self.descriptors));
+        Some(Operation::Read { start: other_blocks.pop_front()?, blocks: Blocks(1) })
     }
 
     fn on_outcome(&mut self, outcome: Outcome, geometry: &Geometry) -> Result<(), DriveError> {
-        let Some(reads) = &mut self.reads else {
+        if self.is_reporting {
             return match outcome {
                 Outcome::Report(report) if !report.zones.is_empty() => {
                     self.descriptors.extend(report.zones);
@@ -182,11 +220,15 @@ impl Probe {
                 }
                 _ => Err(broken("the report failed or is empty")),
             };
-        };
+        }
+        let reads = self.reads.as_mut().expect("blocks are read after a report");
         // If a block cannot be read, an older superblock is tried.
         let Outcome::Data(Payload::Bytes(buffer)) = outcome else { return Ok(()) };
         self.read_blocks += 1;
         let block = buffer.data.get(..geometry.block_size_bytes as usize).unwrap_or(&buffer.data);
+        if !self.remains.is_some_and(Remains::is_named) {
+            self.remains = Remains::of_block(block).or(self.remains);
+        }
         if self.log_blocks.is_some() {
             self.pool = pool_of_log_block(block);
             return Ok(());
@@ -202,6 +244,17 @@ impl Probe {
             self.identity = Some(found);
         }
         Ok(())
+    }
+}
+
+/// A report of zones from the one with this number on.
+fn report(geometry: &Geometry, first: u32, zones: u32) -> Operation {
+    Operation::ReportZones {
+        start: geometry.zone_start(ZoneIndex(first)),
+        filter: ReportFilter::All,
+        extended: false,
+        partial: true,
+        descriptors_max: zones.min(REPORT_ZONES_MAX),
     }
 }
 
@@ -236,6 +289,10 @@ pub enum DriveUser {
     Volume(String),
     /// The drive is that of the pool with this UUID.
     Pool(String),
+    /// The drive is a member of a volume, with this UUID if that can be read; no superblock can.
+    DamagedVolume(Option<String>),
+    /// The drive is that of a pool, with this UUID if that can be read; its log cannot.
+    DamagedPool(Option<String>),
 }
 
 impl DriveUser {
@@ -243,9 +300,15 @@ impl DriveUser {
     #[must_use]
     pub fn kind(&self) -> &'static str {
         match self {
-            DriveUser::Volume(_) => "volume",
-            DriveUser::Pool(_) => "pool",
+            DriveUser::Volume(_) | DriveUser::DamagedVolume(_) => "volume",
+            DriveUser::Pool(_) | DriveUser::DamagedPool(_) => "pool",
         }
+    }
+
+    /// Whether its metadata is damaged: the drive alone does not show how it is used.
+    #[must_use]
+    pub fn is_damaged(&self) -> bool {
+        matches!(self, DriveUser::DamagedVolume(_) | DriveUser::DamagedPool(_))
     }
 }
 
@@ -255,6 +318,12 @@ impl fmt::Display for DriveUser {
         match self {
             DriveUser::Volume(member) => f.write_str(member),
             DriveUser::Pool(uuid) => write!(f, "the drive of the pool {uuid}"),
+            DriveUser::DamagedVolume(Some(uuid)) => {
+                write!(f, "a member of the volume {uuid}, and its superblocks are damaged")
+            }
+            DriveUser::DamagedVolume(None) => f.write_str("a member of a volume, and its superblocks are damaged"),
+            DriveUser::DamagedPool(Some(uuid)) => write!(f, "the drive of the pool {uuid}, and its log is damaged"),
+            DriveUser::DamagedPool(None) => f.write_str("the drive of a pool, and its log is damaged"),
         }
     }
 }

@@ -243,8 +243,7 @@ impl Zones {
     /// durable. Otherwise a record that a power loss happens to leave could name a zone that has lost
     /// its first block, as one that has lost its data would.
     pub(crate) fn take(&mut self, width: u32, namespace: u32, vzone: u32) -> Option<Vec<u32>> {
-        let is_ready =
-            |written: &Option<u64>| written.is_some_and(|flushes| flushes < self.last_flushed || !is_flush_awaited);
+        let is_ready = |written: &Option<u64>| written.is_some_and(|flushes| flushes < self.last_flushed);
         let ready = self.reserved.iter().take(width as usize).filter(|(_, written)| is_ready(written)).count();
         if ready < width as usize {
             return None;

@@ -237,6 +237,12 @@ fn must_be_of_its_kind(source: &Source) -> Result<(), ServeError> {
 fn refuse_member(path: &Path) -> Result<(), ServeError> {
     let Some(user) = user_of_image(path) else { return Ok(()) };
     let kind = user.kind();
+    if user.is_damaged() {
+        return Err(ServeError::new(
+            format!("the image in {} is {user}: hosts could overwrite what is left of its data", path.display()),
+            format!("restore the drive from a backup; use --force if the {kind} is not needed any more"),
+        ));
+    }
     Err(ServeError::new(
         format!("the image in {} is {user}: hosts could overwrite data of the {kind}", path.display()),
         format!(

@@ -9,12 +9,13 @@ use serde::Serialize;
 use serde::de::DeserializeOwned;
 use zonda_devices::CONTROL_SOCKET;
 
+use crate::commands::control_path::ControlPath;
 use crate::errors::Failure;
 
 /// The control socket of the server that uses what is in a directory, if there is one.
 pub(crate) fn socket_of_server(directory: &Path) -> Result<Option<PathBuf>, Failure> {
     let socket = directory.join(CONTROL_SOCKET);
-    match UnixStream::connect(&socket) {
+    match connect(&socket) {
         Ok(_) => Ok(Some(socket)),
         // Not in use, or a stale socket of a killed server.
         Err(error) if matches!(error.kind(), ErrorKind::NotFound | ErrorKind::ConnectionRefused) => Ok(None),
@@ -23,6 +24,10 @@ pub(crate) fn socket_of_server(directory: &Path) -> Result<Option<PathBuf>, Fail
             Err(Failure::input(message, "run zonda as the user that runs the server"))
         }
     }
+}
+
+fn connect(socket: &Path) -> io::Result<UnixStream> {
+    UnixStream::connect(ControlPath::of(socket)?.path())
 }
 
 /// Sends a request, and reads the answer: a line each.
@@ -42,7 +47,7 @@ pub(crate) fn exchange<A: DeserializeOwned>(
 }
 
 fn line_of(socket: &Path, request: &impl Serialize, timeout: Duration) -> io::Result<String> {
-    let mut stream = UnixStream::connect(socket)?;
+    let mut stream = connect(socket)?;
     stream.set_read_timeout(Some(timeout))?;
     let text = serde_json::to_string(request).map_err(io::Error::other)?;
     stream.write_all((text + "\n").as_bytes())?;

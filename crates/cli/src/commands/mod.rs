@@ -4,6 +4,7 @@ pub(crate) mod advise;
 pub(crate) mod bench;
 pub(crate) mod connect;
 pub(crate) mod control_client;
+pub(crate) mod control_path;
 pub(crate) mod demo;
 pub(crate) mod drive;
 pub(crate) mod lab;

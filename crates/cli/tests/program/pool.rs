@@ -1,5 +1,6 @@
 //! `zonda pool`, `zonda namespace`, and a server of a pool.
 
+use std::os::unix::fs::FileExt;
 use std::path::Path;
 
 use zonda_devices::{Connection, Location, NamespaceOptions};
@@ -85,7 +86,7 @@ fn what_cannot_be_is_refused_with_a_remedy() {
         (&["namespace", "create", "pool", "big", "--size", "1GiB", "--active", "1"], "are not promised to others"),
         (&["namespace", "create", "pool", "db", "--zones", "1", "--active", "1"], "has a namespace \"db\" already"),
         (&["namespace", "create", "pool", "a/b", "--zones", "1", "--active", "1"], "cannot be the name"),
-        (&["namespace", "create", "pool", "wide", "--zones", "3", "--active", "3"], "reduce the active zones"),
+        (&["namespace", "create", "pool", "wide", "--zones", "3", "--active", "3"], "--active 3 needs 3"),
         (&["namespace", "create", "pool", "many", "--zones", "0", "--active", "1"], "has at least one zone"),
         (&["namespace", "resize", "pool", "none", "--zones", "1"], "has no namespace \"none\""),
         (&["namespace", "delete", "pool", "none"], "has no namespace \"none\""),
@@ -252,4 +253,56 @@ fn the_greeting_names_the_pool_and_the_namespace() {
     let (text, _) = greeting_in(&directory, &["pool", "--http", "off"]);
     assert!(text.contains("  namespace 1: pool:db, 3 zones of"), "{text}");
     assert!(text.contains("weight 2, at most 2 active zones"), "{text}");
+}
+
+#[test]
+fn a_pool_with_a_damaged_log_keeps_the_protection_of_its_drive() {
+    let directory = make_pool("pool-damaged");
+    let server = Server::start(&directory, &["pool"]);
+    let mut db = connect(server.url(0));
+    write(&mut db, 20, 1);
+    drop(db);
+    server.stop();
+    let data = std::fs::OpenOptions::new().write(true).open(directory.join("drives/a/data.zonda")).expect("it exists");
+    // The first block of each zone of the log.
+    (0..6).for_each(|zone| data.write_all_at(&[0; 4096], zone << 20).expect("the disk has space"));
+    let shown = refused_in(&directory, &["pool", "show", "pool"]);
+    assert!(shown.contains("the pool's log is damaged"), "{shown}");
+    for arguments in [
+        &["serve", "drives/a", "--listen", "127.0.0.1:0", "--http", "off"][..],
+        &["zone", "reset", "drives/a", "--all"],
+        &["bench", "job.toml", "--target", "drives/a", "--yes"],
+        &["volume", "create", "vol", "--members", "drives/a"],
+        &["pool", "create", "other", "--drive", "drives/a"],
+    ] {
+        file(&directory, "job.toml", "[run]\n[[job]]\noperation = \"write\"\n");
+        let refused = refused_in(&directory, arguments);
+        let flat = refused.split_whitespace().collect::<Vec<_>>().join(" ");
+        assert!(flat.contains("the drive of the pool") && flat.contains("its log is damaged"), "{refused}");
+    }
+    let after = refused_in(&directory, &["pool", "show", "pool"]);
+    assert_eq!(shown, after, "nothing was written");
+    output_in(&directory, &["zone", "reset", "drives/a", "--all", "--force"]);
+}
+
+#[test]
+fn a_pool_is_managed_at_a_path_of_any_length_and_its_names_are_parts_of_nqns() {
+    let directory = make_drive("pool-long");
+    let above = "d".repeat(150);
+    std::fs::create_dir(directory.join(&above)).expect("the disk has space");
+    let path = format!("{above}/a pool");
+    output_in(&directory, &["pool", "create", &path, "--drive", "drives/a"]);
+    for name in [".", ".."] {
+        let refused = refused_in(&directory, &["namespace", "create", &path, name, "--zones", "1", "--active", "1"]);
+        assert!(refused.contains("cannot be the name of a namespace"), "{refused}");
+    }
+    output_in(&directory, &["namespace", "create", &path, "db", "--zones", "1", "--active", "1"]);
+    let twice = refused_in(&directory, &["serve", &path, &path]);
+    assert!(twice.contains("a pool can be served only once"), "{twice}");
+    let server = Server::start(&directory, &[&path]);
+    assert!(server.url(0).ends_with("nqn.2026-01.io.zonda:a-pool:db"), "{}", server.url(0));
+    output_in(&directory, &["namespace", "create", &path, "log", "--zones", "1", "--active", "1"]);
+    let names = output_in(&directory, &["namespace", "list", &path]);
+    assert!(names.contains("db") && names.contains("log"), "{names}");
+    server.stop();
 }

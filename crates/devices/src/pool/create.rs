@@ -4,13 +4,16 @@ use std::path::Path;
 
 use zonda_elastic::{ElasticDevice, Goal, PoolOptions, Shape};
 use zonda_ring::Ring;
-use zonda_zoned::{Command, CommandId, CompletionQueue, NamespaceId, Operation, PayloadKind, ZoneAction, ZoneTarget};
+use zonda_zoned::{
+    Command, CommandId, CompletionQueue, NamespaceId, Operation, PayloadKind, ZoneAction, ZoneTarget, ZonedDevice,
+};
 
 use super::directory::PoolDirectory;
-use super::drive::{NotStarted, PoolDrive, close_drive, loop_failed, open_reserved, started};
+use super::drive::{NotStarted, PoolDrive, loop_failed, open_reserved, started};
 use crate::probe::Probe;
+use crate::volume::member_device::{MemberDevice, release};
 use crate::volume::vacant::must_be_free;
-use crate::{Credentials, Drive, DriveError, Location, random};
+use crate::{Credentials, DriveError, Location, random};
 
 /// The parameters of a new pool.
 #[derive(Clone, Debug)]
@@ -55,9 +58,9 @@ impl PoolDrive {
         // From here on the drive is written: the identity is saved before, so that a repeated command
         // continues.
         let mut drive = drive;
-        let begun = directory.begin().and_then(|()| wipe(&mut *drive, ring));
+        let begun = directory.begin().and_then(|()| wipe(&mut drive, ring));
         if let Err(error) = begun {
-            close_drive(drive, ring);
+            release(vec![drive], ring);
             return Err(error);
         }
         let goal = Goal::Create { id: directory.id(), options: new.options };
@@ -74,41 +77,41 @@ impl PoolDrive {
             Err(NotStarted::Refused(error)) => failed(error.to_string()),
             Err(NotStarted::Loop(error)) => error,
         };
-        close_drive(device.into_drive(), ring);
+        release(vec![device.into_drive()], ring);
         Err(error)
     }
 }
 
 /// The drive of a new pool, to which nothing was written yet.
-fn opened(directory: &mut PoolDirectory, new: &NewPool, ring: &Ring) -> Result<Box<dyn Drive>, DriveError> {
+fn opened(directory: &mut PoolDirectory, new: &NewPool, ring: &Ring) -> Result<MemberDevice, DriveError> {
     let access = directory.access()?;
     let mut drive = open_reserved(directory, &access, ring)?;
-    let checked = check(directory, new, &mut *drive, ring);
+    let checked = check(directory, new, &mut drive, ring);
     match checked {
         Ok(()) => Ok(drive),
         Err(error) => {
-            close_drive(drive, ring);
+            release(vec![drive], ring);
             Err(error)
         }
     }
 }
 
-fn check(directory: &PoolDirectory, new: &NewPool, drive: &mut dyn Drive, ring: &Ring) -> Result<(), DriveError> {
+fn check(directory: &PoolDirectory, new: &NewPool, drive: &mut MemberDevice, ring: &Ring) -> Result<(), DriveError> {
     let geometry = drive.geometry(NamespaceId::FIRST).clone();
     let location = new.drive.to_string();
     Shape::of_drive(&geometry, new.options).map_err(|why| {
         let help = "change --zones-per-vzone, --essential-zones or --width-max, or name another drive";
         DriveError::new(format!("cannot create a pool on {location}: {why}"), help)
     })?;
-    let probed = Probe::of_all(&geometry).run(drive, ring)?;
-    drive.forget_reads(probed.read_blocks);
+    let probed = Probe::of_all(&geometry).thorough().run(drive, ring)?;
+    drive.drive.forget_reads(probed.read_blocks);
     // What an interrupted creation has written is not a pool in use.
     let is_own = directory.was_interrupted() && probed.pool == Some(directory.id());
     if new.may_wipe || is_own { Ok(()) } else { must_be_free(&location, &probed) }
 }
 
 /// Resets all zones of a drive.
-fn wipe(drive: &mut dyn Drive, ring: &Ring) -> Result<(), DriveError> {
+fn wipe(drive: &mut MemberDevice, ring: &Ring) -> Result<(), DriveError> {
     let operation = Operation::ManageZones { action: ZoneAction::Reset, target: ZoneTarget::All };
     let command = Command::new(CommandId(0), NamespaceId::FIRST, operation);
     let cannot =

@@ -10,6 +10,7 @@ use std::path::{Path, PathBuf};
 
 use serde::{Deserialize, Serialize};
 use zonda_elastic::PoolId;
+use zonda_initiator::Holder;
 use zonda_nvme::{HostId, Nqn};
 use zonda_ring::File;
 
@@ -17,7 +18,7 @@ use crate::creation::remove_directories;
 use crate::open_directory::{DirectoryLock, LOCK_FILE};
 use crate::volume::directory::{text_of, uuid_of};
 use crate::volume::new_directory;
-use crate::volume::owner::{LastOwner, Owner};
+use crate::volume::owner::{LastOwner, Owner, describe_holder, place_of};
 use crate::volume::place::{Place, place_in, plain};
 use crate::{Access, Credentials, DriveError, Location, is_volume, random};
 
@@ -54,6 +55,10 @@ pub(super) struct PoolFile {
     /// The owner that last reserved the drive at its server; absent for an image.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     owner: Option<LastOwner>,
+    /// The drive stays reserved for this directory after each use of the pool: since a takeover, so
+    /// that the server from which it was taken is refused when it resumes.
+    #[serde(default, skip_serializing_if = "std::ops::Not::not")]
+    stays_reserved: bool,
     drive: Place,
 }
 
@@ -96,7 +101,15 @@ impl PoolDirectory {
         let was_interrupted = is_pool(path);
         let pool = if was_interrupted { read(path)?.pool } else { random::uuid_text(&uuid) };
         let drive = place_in(path, drive).with_credentials(path, credentials);
-        let file = PoolFile { format: FORMAT, pool, state: Some(FileState::Creating), epoch: None, owner: None, drive };
+        let file = PoolFile {
+            format: FORMAT,
+            pool,
+            state: Some(FileState::Creating),
+            epoch: None,
+            owner: None,
+            stays_reserved: false,
+            drive,
+        };
         let id = id_of(path, &file)?;
         let mut directory = PoolDirectory { path: path.to_owned(), file, id, lock, made, owner: None, was_interrupted };
         directory.become_owner()?;
@@ -157,12 +170,18 @@ impl PoolDirectory {
         &self.file.drive.at
     }
 
+    /// Whether the pool is being created.
+    pub(super) fn is_new(&self) -> bool {
+        self.file.state == Some(FileState::Creating)
+    }
+
     /// Whether this continues a creation that was interrupted.
     pub(super) fn was_interrupted(&self) -> bool {
         self.was_interrupted
     }
 
-    /// How to open the drive: as its owner, or read-only with the host identifier of the last owner.
+    /// How to open the drive: as its owner, or read-only with the host identifier of the last owner in
+    /// this directory.
     pub(super) fn access(&self) -> Result<Access, DriveError> {
         let location = self.file.drive.at.parse().map_err(|error: zonda_config::ConfigError| {
             DriveError::new(error.message, error.help.unwrap_or_default())
@@ -188,8 +207,10 @@ impl PoolDirectory {
         match &self.owner {
             Some(owner) => (options.host_id, options.claim) = (Some(owner.host()), Some(owner.claim())),
             None => {
+                // Of a copy of the directory, the last owner may be a server that uses the pool.
+                let place = place_of(&self.id.0, &self.path.join(LOCK_FILE));
                 let last = self.file.owner.as_ref().and_then(|last| uuid_of(&last.host));
-                options.host_id = last.map(HostId);
+                options.host_id = last.filter(|host| host.starts_with(&place)).map(HostId);
             }
         }
         Ok(Access { location, options })
@@ -200,6 +221,38 @@ impl PoolDirectory {
         let owner = self.owner.as_mut().expect("a drive is reserved by an owner");
         owner.granted(claimed);
         self.file.owner = Some(owner.record());
+    }
+
+    /// Describes a host that holds the reservation of the drive.
+    pub(super) fn shown(&self, holder: &Holder) -> String {
+        describe_holder("pool", &self.id.0, holder)
+    }
+
+    /// The program that uses the pool; `None` if the directory is open read-only.
+    pub(super) fn owner(&self) -> Option<&Owner> {
+        self.owner.as_ref()
+    }
+
+    /// From now on [`access`](PoolDirectory::access) preempts this holder, or only earlier programs of
+    /// this directory.
+    pub(super) fn take_from(&mut self, holder: Option<&Holder>) {
+        self.owner.iter_mut().for_each(|owner| owner.take_from(holder));
+    }
+
+    /// The owner epoch of the last program that has reserved the drive.
+    pub(super) fn owner_epoch(&self) -> u32 {
+        self.file.owner.as_ref().map_or(0, |owner| owner.epoch)
+    }
+
+    /// Whether the drive stays reserved for this directory when it is closed.
+    pub(super) fn stays_reserved(&self) -> bool {
+        self.file.stays_reserved
+    }
+
+    /// Saves the owner, and whether the drive stays reserved.
+    pub(super) fn save_reserved(&mut self, stays_reserved: bool) -> Result<(), DriveError> {
+        self.file.stays_reserved = stays_reserved;
+        self.save()
     }
 
     /// Saves that the creation has begun: from here on the drive is written, and the same command

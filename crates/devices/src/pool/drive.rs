@@ -5,6 +5,7 @@ use std::path::{Path, PathBuf};
 use std::rc::Rc;
 
 use zonda_elastic::{ElasticDevice, Goal, Pool, PoolEvent, StartError};
+use zonda_initiator::Holder;
 use zonda_ring::Ring;
 use zonda_zoned::{CompletionQueue, Duration, NamespaceId, PayloadKind, ZonedDevice};
 
@@ -12,8 +13,8 @@ use super::directory::PoolDirectory;
 use super::namespace::PoolNamespace;
 use super::report::PoolReport;
 use super::shared::{OpenPool, PoolOnDrive};
-use crate::opening::open_drive;
-use crate::{Access, Drive, DriveError, random};
+use crate::volume::member_device::{MemberDevice, release};
+use crate::{Access, DriveError, random};
 
 /// Timeout of closing a pool or its drive.
 const CLOSE_MAX: Duration = Duration(60_000_000_000);
@@ -42,7 +43,7 @@ impl PoolDrive {
         match started(&mut device, ring).map_err(|error| not_mounted(&error, &directory)) {
             Ok(is_recorded) => PoolDrive::of(device, directory, is_recorded, ring),
             Err(error) => {
-                close_drive(device.into_drive(), ring);
+                release(vec![device.into_drive()], ring);
                 Err(error)
             }
         }
@@ -175,37 +176,65 @@ pub(super) fn open_reserved(
     directory: &mut PoolDirectory,
     access: &Access,
     ring: &Ring,
-) -> Result<Box<dyn Drive>, DriveError> {
-    let drive = open_drive(&access.location, &access.options, ring).map_err(|error| of_pool(error, directory))?;
-    if !drive.is_remote() {
-        return Ok(drive);
+) -> Result<MemberDevice, DriveError> {
+    let device = MemberDevice::open(access, ring).map_err(|error| of_pool(error, directory))?;
+    let mut device = reserved(directory, device, ring)?;
+    if directory.stays_reserved() {
+        device.stay_reserved();
     }
-    let Some(claimed) = drive.claimed() else {
-        close_drive(drive, ring);
+    Ok(device)
+}
+
+/// Notes the reservation of the drive of a pool, which must be reserved if it is a namespace of a
+/// server.
+pub(super) fn reserved(
+    directory: &mut PoolDirectory,
+    device: MemberDevice,
+    ring: &Ring,
+) -> Result<MemberDevice, DriveError> {
+    if !device.is_remote() {
+        return Ok(device);
+    }
+    let Some(claimed) = device.drive.claimed() else {
+        release(vec![device], ring);
         return Err(DriveError::new(
-            format!("{} cannot be reserved: its server does not support reservations", access.location),
+            format!("{} cannot be reserved: its server does not support reservations", directory.drive()),
             "use a drive of a server that supports reservations, such as zonda serve, or an image on this machine: \
              otherwise two servers could write to the pool",
         ));
     };
     directory.note_claimed(&claimed);
-    Ok(drive)
+    Ok(device)
 }
 
 /// The error for the drive of a pool: the remedy must not be to create a new drive.
 fn of_pool(error: DriveError, directory: &PoolDirectory) -> DriveError {
     let shown = directory.path().display();
     if let Some(holder) = error.holder {
-        let message = format!("the drive {} of the pool is reserved by {holder}", directory.drive());
-        let help = "stop the server that uses the pool; a server that was killed leaves its reservation: start it again \
-                    from the same directory, and stop it";
-        return DriveError::reserved(message, help, holder);
+        return reserved_by(directory, holder);
     }
     if !error.is_missing || directory.epoch() == 0 {
         return error;
     }
     let help = format!("restore the drive; if it was moved, correct its path in {shown}/{}", super::POOL_FILE);
     DriveError { help, ..error }
+}
+
+/// The error for a drive that another host has reserved.
+pub(super) fn reserved_by(directory: &PoolDirectory, holder: Holder) -> DriveError {
+    let message = format!("the drive {} of the pool is reserved by {}", directory.drive(), directory.shown(&holder));
+    let help = if directory.is_new() {
+        "stop the program that has reserved the drive; a server that was killed leaves its reservation: take its pool or \
+         volume over with zonda pool takeover or zonda volume takeover, in the directory of that pool or volume"
+            .to_owned()
+    } else {
+        format!(
+            "stop the server that uses the pool; if it is lost for good or cannot be reached, take the pool over: zonda pool \
+             takeover {}",
+            directory.path().display()
+        )
+    };
+    DriveError::reserved(message, help, holder)
 }
 
 /// Runs a pool until its epoch is recorded, or the log has failed. Returns whether it is recorded.
@@ -259,20 +288,6 @@ pub(super) fn not_mounted(error: &NotStarted, directory: &PoolDirectory) -> Driv
         other => other.to_string(),
     };
     DriveError::new(format!("cannot mount the pool in {shown} from {drive}: {why}"), help)
-}
-
-/// Closes a drive, and releases its reservation. Blocks until that is done; an error is not
-/// reported, since the drive is recovered when it is next opened.
-pub(super) fn close_drive(mut drive: Box<dyn Drive>, ring: &Ring) {
-    let (until, mut completions) = (ring.now() + CLOSE_MAX, CompletionQueue::new());
-    drive.close(ring.now());
-    loop {
-        drive.poll(ring.now(), &mut completions);
-        let next = drive.next_timeout().map_or(until, |at| at.min(until));
-        if drive.is_closed() || ring.now() >= until || ring.run_once(Some(next)).is_err() {
-            return;
-        }
-    }
 }
 
 pub(super) fn loop_failed(error: &std::io::Error) -> DriveError {

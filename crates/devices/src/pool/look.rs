@@ -7,10 +7,11 @@ use zonda_ring::{Ring, RingOptions};
 use zonda_zoned::{CompletionQueue, Geometry, Instant, NamespaceId, PayloadKind, ZonedDevice};
 
 use super::directory::{PoolDirectory, in_use};
-use super::drive::{NotStarted, close_drive, loop_failed, not_mounted};
+use super::drive::{NotStarted, loop_failed, not_mounted, reserved_by};
 use super::report::PoolReport;
 use crate::look::ImageSnapshot;
-use crate::opening::open_drive;
+use crate::volume::identities::holder;
+use crate::volume::member_device::{MemberDevice, release};
 use crate::{DriveError, Location};
 
 impl PoolReport {
@@ -31,17 +32,29 @@ impl PoolReport {
             }
             Location::NvmeTcp(_) => {
                 let ring = Ring::new(RingOptions::default()).map_err(|error| loop_failed(&error))?;
-                let mut drive = open_drive(&access.location, &access.options, &ring)
-                    .map_err(|error| if error.is_in_use { in_use(path) } else { error })?;
-                let report = read(&directory, &mut drive, || {
-                    let ran = ring.run_once(Some(ring.now() + zonda_zoned::Duration(1_000_000)));
-                    (ring.now(), ran.map_err(|error| loop_failed(&error)))
-                });
-                close_drive(drive, &ring);
+                // The directory is locked, so that the host that has reserved the drive is another one.
+                let mut device = MemberDevice::open(&access, &ring).map_err(|error| {
+                    let holder = if error.is_in_use { holder(&access, &ring) } else { None };
+                    holder.map_or(error, |holder| reserved_by(&directory, holder))
+                })?;
+                let report = read_on(&directory, &mut device, &ring);
+                release(vec![device], &ring);
                 report
             }
         }
     }
+}
+
+/// Reads what a mount reads from a drive on this ring.
+pub(super) fn read_on(
+    directory: &PoolDirectory,
+    drive: &mut dyn ZonedDevice,
+    ring: &Ring,
+) -> Result<PoolReport, DriveError> {
+    read(directory, drive, || {
+        let ran = ring.run_once(Some(ring.now() + zonda_zoned::Duration(1_000_000)));
+        (ring.now(), ran.map_err(|error| loop_failed(&error)))
+    })
 }
 
 /// Reads what a mount reads. `wait` waits for the drive for a moment, and returns the time.

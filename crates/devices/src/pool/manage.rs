@@ -5,7 +5,7 @@ use std::fmt;
 
 use serde::{Deserialize, Serialize};
 use zonda_config::ByteSize;
-use zonda_elastic::limits::NAME_BYTES_MAX;
+use zonda_elastic::limits::{NAME_BYTES_MAX, WEIGHT_MAX};
 use zonda_elastic::{AdminError, NamespaceConfig, PoolEvent};
 use zonda_ring::Ring;
 use zonda_zoned::{Instant, NamespaceId, ZonedDevice};
@@ -13,6 +13,7 @@ use zonda_zoned::{Instant, NamespaceId, ZonedDevice};
 use super::drive::{PoolDrive, loop_failed};
 use super::report::PoolReport;
 use super::shared::OpenPool;
+use super::shares;
 use crate::{DriveError, random};
 
 /// The remedy if the log of a pool fails.
@@ -115,6 +116,12 @@ impl Pending {
         id
     }
 
+    /// Answers all requests with an error.
+    pub(super) fn fail_all(&mut self, error: &DriveError) {
+        let failed = self.waiting.drain(..).map(|(id, ..)| (id, Err(error.clone())));
+        self.answers.extend(failed);
+    }
+
     pub(super) fn on_event(&mut self, event: PoolEvent) {
         let (change, namespace, is_durable) = match event {
             PoolEvent::Created { namespace, is_durable } => (Change::Create, namespace, is_durable),
@@ -122,11 +129,7 @@ impl Pending {
             PoolEvent::Deleted { namespace } => (Change::Delete, namespace, true),
             PoolEvent::Started { .. } => return,
             // Changes that are not recorded by now will not be.
-            PoolEvent::ReadOnly => {
-                let failed = self.waiting.drain(..).map(|(id, ..)| (id, Err(log_failed())));
-                self.answers.extend(failed);
-                return;
-            }
+            PoolEvent::ReadOnly => return self.fail_all(&log_failed()),
         };
         let is_first = |(_, waited, of): &(PoolRequestId, Change, NamespaceId)| (*waited, *of) == (change, namespace);
         if let Some(place) = self.waiting.iter().position(is_first) {
@@ -186,7 +189,7 @@ impl OpenPool {
             PoolRequest::Create(new) => {
                 let config = self.config_of(new)?;
                 let created = self.device.create_namespace(now, &config);
-                (Change::Create, created.map_err(|error| refused("create", &new.name, &error))?)
+                (Change::Create, created.map_err(|error| self.not_created(new, &error))?)
             }
             PoolRequest::Resize { name, size } => {
                 let namespace = self.find(name)?;
@@ -224,6 +227,16 @@ impl OpenPool {
     }
 }
 
+impl OpenPool {
+    /// The pool refuses a namespace.
+    fn not_created(&self, new: &NewNamespace, error: &AdminError) -> DriveError {
+        let report = self.report();
+        let is_valid = report.namespace(&new.name).is_none() && (1..=WEIGHT_MAX).contains(&new.weight);
+        let shortage = if is_valid { shares::shortage(&report, new) } else { None };
+        shortage.unwrap_or_else(|| refused("create", &new.name, error))
+    }
+}
+
 /// Zones that hold so much.
 fn zones_of(size: NamespaceSize, capacity_bytes: u64) -> Result<u32, DriveError> {
     let zones = match size {
@@ -241,12 +254,16 @@ fn zones_of(size: NamespaceSize, capacity_bytes: u64) -> Result<u32, DriveError>
 fn check_name(name: &str) -> Result<(), DriveError> {
     let is_allowed = |byte: u8| byte.is_ascii_alphanumeric() || b"-_.".contains(&byte);
     let is_valid = !name.is_empty() && name.len() <= NAME_BYTES_MAX && name.bytes().all(is_allowed);
-    if is_valid && !name.starts_with('-') {
+    // As a path, "." and ".." would name something else.
+    if is_valid && !name.starts_with('-') && !matches!(name, "." | "..") {
         return Ok(());
     }
     Err(DriveError::new(
         format!("\"{name}\" cannot be the name of a namespace"),
-        format!("use 1 to {NAME_BYTES_MAX} letters, digits, '-', '_' and '.', and another first character than '-'"),
+        format!(
+            "use 1 to {NAME_BYTES_MAX} letters, digits, '-', '_' and '.', and another first character than '-'; '.' and '..' \
+             are no names"
+        ),
     ))
 }
 
@@ -279,10 +296,10 @@ mod tests {
 
     #[test]
     fn names_are_parts_of_an_nqn() {
-        for name in ["db", "a-b_c.1", &"x".repeat(NAME_BYTES_MAX)] {
+        for name in ["db", "a-b_c.1", ".a", "...", &"x".repeat(NAME_BYTES_MAX)] {
             assert_eq!(check_name(name), Ok(()), "{name}");
         }
-        for name in ["", "a b", "a/b", "a:b", "-a", "ä", &"x".repeat(NAME_BYTES_MAX + 1)] {
+        for name in ["", "a b", "a/b", "a:b", "-a", "ä", ".", "..", &"x".repeat(NAME_BYTES_MAX + 1)] {
             assert!(check_name(name).is_err(), "{name}");
         }
     }

@@ -19,8 +19,11 @@ mod drive;
 mod look;
 mod manage;
 mod namespace;
+mod ownership;
 mod report;
 mod shared;
+mod shares;
+mod takeover;
 
 pub use create::NewPool;
 pub use directory::{POOL_FILE, is_pool};

@@ -13,8 +13,10 @@ use zonda_zoned::{
 
 use super::directory::PoolDirectory;
 use super::manage::Pending;
+use super::ownership::Ownership;
 use super::report::PoolReport;
-use crate::{Drive, DriveError};
+use crate::DriveError;
+use crate::volume::member_device::MemberDevice;
 
 /// Commands of one namespace in the pool at a time: a tenant with many outstanding commands leaves
 /// most of [`zonda_elastic::limits::COMMANDS_MAX`] to others.
@@ -28,7 +30,7 @@ const _: () = assert!(
 );
 
 /// The device of a pool.
-pub(super) type PoolOnDrive = ElasticDevice<Box<dyn Drive>>;
+pub(super) type PoolOnDrive = ElasticDevice<MemberDevice>;
 
 /// A number of a user of a namespace, which is never used again.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
@@ -51,12 +53,14 @@ struct Flight {
 }
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-enum Phase {
+pub(super) enum Phase {
     Open,
     /// No namespace is in use: background operations of the pool complete.
     Quiescing,
     /// The drive is flushed; whether the command was submitted.
     Flushing(bool),
+    /// Another owner has the pool: until when to wait for its name.
+    TakenOver(Instant),
     /// The drive is closing.
     Closing,
 }
@@ -68,7 +72,8 @@ pub(super) struct OpenPool {
     flights: Slab<Flight>,
     users: BTreeMap<UserId, User>,
     next_user: u64,
-    phase: Phase,
+    pub(super) phase: Phase,
+    pub(super) ownership: Ownership,
     now: Instant,
     scratch: CompletionQueue,
     pub(super) pending: Pending,
@@ -85,6 +90,7 @@ impl OpenPool {
             users: BTreeMap::new(),
             next_user: 0,
             phase: Phase::Open,
+            ownership: Ownership::default(),
             now: Instant::ZERO,
             scratch: CompletionQueue::new(),
             pending: Pending::default(),
@@ -147,26 +153,40 @@ impl OpenPool {
         self.users.get_mut(&id).expect("a user exists until it is removed")
     }
 
-    pub(super) fn submit(&mut self, now: Instant, user: UserId, mut command: Command) -> Result<(), QueueFull> {
-        assert_eq!(self.phase, Phase::Open, "a pool that is being closed takes no commands");
+    pub(super) fn submit(&mut self, now: Instant, user: UserId, command: Command) -> Result<(), QueueFull> {
+        let is_taken = self.ownership.is_taken();
+        assert!(self.phase == Phase::Open || is_taken, "a pool that is being closed takes no commands");
         let now = self.advance(now);
         let own = self.user_mut(user);
         if own.outstanding >= NAMESPACE_COMMANDS_MAX {
             return Err(QueueFull(command));
         }
-        let (namespace, id, shown) = (own.namespace, command.id, command.namespace);
-        if shown != NamespaceId::FIRST {
-            own.completions.push(Completion::of(id, Status::InvalidNamespace));
+        if is_taken || command.namespace != NamespaceId::FIRST {
+            let status = if is_taken { Status::InternalError } else { Status::InvalidNamespace };
+            own.completions.push(Completion::of(command.id, status));
             return Ok(());
         }
+        if self.ownership.holds(self.device.drive(), now) {
+            self.pass_on(now, user, command)?;
+        } else {
+            self.ownership.hold(user, command);
+        }
+        self.user_mut(user).outstanding += 1;
+        Ok(())
+    }
+
+    /// Submits a command of a user, which counts as outstanding already, to the pool.
+    pub(super) fn pass_on(&mut self, now: Instant, user: UserId, mut command: Command) -> Result<(), QueueFull> {
+        // The user may be gone.
+        let Some(own) = self.users.get(&user) else { return Ok(()) };
+        let (namespace, id) = (own.namespace, command.id);
         let key = self.flights.insert(Flight { user, id });
         (command.id, command.namespace) = (key.into(), namespace);
         if let Err(QueueFull(mut command)) = self.device.submit(now, command) {
             self.flights.remove(key);
-            (command.id, command.namespace) = (id, shown);
+            (command.id, command.namespace) = (id, NamespaceId::FIRST);
             return Err(QueueFull(command));
         }
-        self.user_mut(user).outstanding += 1;
         Ok(())
     }
 
@@ -176,6 +196,12 @@ impl OpenPool {
         let mut ended = std::mem::take(&mut self.scratch);
         if matches!(self.phase, Phase::Open | Phase::Quiescing) {
             self.device.poll(now, &mut ended);
+            if self.look_for_conflict(now) {
+                // Their users were answered.
+                ended = CompletionQueue::new();
+            } else {
+                self.keep_ownership(now);
+            }
             while let Some(completion) = ended.pop() {
                 self.deliver(completion);
             }
@@ -186,6 +212,7 @@ impl OpenPool {
                 self.phase = Phase::Flushing(false);
             }
         }
+        self.end_ownership(now);
         // The pool has nothing to do any more: the drive is used directly.
         let drive = self.device.drive_mut();
         if self.phase == Phase::Flushing(false) {
@@ -194,23 +221,45 @@ impl OpenPool {
                 self.phase = Phase::Flushing(true);
             }
         }
-        if matches!(self.phase, Phase::Flushing(_) | Phase::Closing) {
+        if matches!(self.phase, Phase::Flushing(_)) {
             drive.poll(now, &mut ended);
             while let Some(Completion { status, .. }) = ended.pop() {
                 if !status.is_success() {
                     self.close_error = Some(format!("the last flush failed: {status}"));
                 }
                 self.phase = Phase::Closing;
-                drive.close(now);
+            }
+        }
+        if self.phase == Phase::Closing {
+            let drive = self.device.drive_mut();
+            if self.ownership.is_taken() {
+                drive.drive.poll(now, &mut ended);
+                while ended.pop().is_some() {}
+            } else {
+                drive.close_on(now);
             }
         }
         self.scratch = ended;
+    }
+
+    /// Completes all commands in the pool with this status: it is not polled any more.
+    pub(super) fn fail_outstanding(&mut self, status: Status) {
+        let keys: Vec<Key<Flight>> = self.flights.iter().map(|(key, _)| key).collect();
+        for key in keys {
+            let Flight { user, id } = self.flights.remove(key);
+            self.complete(user, Completion::of(id, status));
+        }
     }
 
     fn deliver(&mut self, mut completion: Completion) {
         let key = Key::of_command(completion.id).expect("the pool returns identifiers that it was given");
         let Flight { user, id } = self.flights.remove(key);
         completion.id = id;
+        self.complete(user, completion);
+    }
+
+    /// Completes a command of a user.
+    pub(super) fn complete(&mut self, user: UserId, completion: Completion) {
         // Completions of a user that was removed are discarded.
         if let Some(user) = self.users.get_mut(&user) {
             user.outstanding -= 1;
@@ -232,7 +281,11 @@ impl OpenPool {
     /// When to poll, unless the ring wakes the caller before.
     pub(super) fn next_timeout(&self) -> Option<Instant> {
         match self.phase {
-            Phase::Open | Phase::Quiescing => self.device.next_timeout(),
+            Phase::Open | Phase::Quiescing => {
+                let confirm = self.ownership.next_timeout(self.device.drive());
+                self.device.next_timeout().into_iter().chain(confirm).min()
+            }
+            Phase::TakenOver(until) => Some(self.device.drive().next_timeout().map_or(until, |at| at.min(until))),
             Phase::Flushing(false) => Some(Instant::ZERO),
             Phase::Flushing(true) | Phase::Closing => self.device.drive().next_timeout(),
         }
@@ -260,12 +313,12 @@ impl OpenPool {
     }
 
     pub(super) fn is_closed(&self) -> bool {
-        self.phase == Phase::Closing && self.device.drive().is_closed()
+        self.phase == Phase::Closing && self.device.drive().drive.is_closed()
     }
 
     /// What could not be made durable.
     pub(super) fn close_error(&self) -> Option<String> {
-        self.close_error.clone().or_else(|| self.device.drive().close_error())
+        self.close_error.clone().or_else(|| self.device.drive().drive.close_error())
     }
 
     pub(super) fn take_warning(&mut self) -> Option<String> {
@@ -278,6 +331,9 @@ impl OpenPool {
 
     /// The error for a pool that is closing.
     pub(super) fn closing_error(&self) -> DriveError {
+        if self.ownership.is_taken() {
+            return self.taken_error();
+        }
         DriveError::in_use(
             format!("the pool in {} is being closed", self.directory.path().display()),
             "try again in a moment",

@@ -317,7 +317,14 @@ impl Assembly {
             ));
             self.directory.file.spare.retain(|listed| listed.at != place.at);
             self.directory.file.member[member] = Place { state: Some(LastState::Active), ..place };
-            let probed = Probed { is_empty: false, identity: None, pool: None, read_blocks: 0, zones: Vec::new() };
+            let probed = Probed {
+                is_empty: false,
+                identity: None,
+                pool: None,
+                remains: None,
+                read_blocks: 0,
+                zones: Vec::new(),
+            };
             let before = self.devices[member].replace(ProbedDevice { device, probed });
             self.closing.extend(before.map(|candidate| candidate.device));
         }

@@ -59,7 +59,7 @@ pub(super) fn identity(access: &Access, ring: &Ring) -> Looked {
 
 /// The host that has reserved a device of a server; `None` if it is not reserved, or that cannot be
 /// determined.
-pub(super) fn holder(access: &Access, ring: &Ring) -> Option<Holder> {
+pub(crate) fn holder(access: &Access, ring: &Ring) -> Option<Holder> {
     let mut access = access.clone();
     // With a new host identifier: the reservation of the one in `volume.toml` would not be
     // reported.

@@ -88,7 +88,7 @@ impl ImportTakeover {
         let identity = Probe::of_superblock(device.own_geometry()).run(&mut device, ring)?.identity;
         match &identity {
             Some(Identity::Member(own)) if upper_half(&own.array) == keys => {
-                let from = describe_holder(&own.array, &holder);
+                let from = describe_holder("volume", &own.array, &holder);
                 self.taken.push(Taken { location: location.clone(), device, from });
                 Ok(identity)
             }

@@ -26,13 +26,13 @@ use super::member_device::MemberDevice;
 use super::quorum::confirmations_needed;
 
 /// How long a confirmation of a member is valid, from when it was requested.
-pub(super) const LEASE: Duration = Duration(2_000_000_000);
+pub(crate) const LEASE: Duration = Duration(2_000_000_000);
 /// Interval of the requests to confirm.
-const ASK_INTERVAL: Duration = Duration(LEASE.0 / 4);
+pub(crate) const ASK_INTERVAL: Duration = Duration(LEASE.0 / 4);
 /// If a poll comes this much later than the one before, the program was paused.
 const PAUSE_MIN: Duration = Duration(LEASE.0 / 2);
 /// Timeout for a server to report the owner that has taken a volume over.
-const NAME_MAX: Duration = Duration(1_000_000_000);
+pub(crate) const NAME_MAX: Duration = Duration(1_000_000_000);
 
 /// Whether a volume may complete commands.
 #[derive(Debug, Default)]

@@ -13,8 +13,8 @@ use crate::opening::open_drive;
 use crate::{Access, Drive, DriveError, Location, is_volume, mock};
 
 /// The device of a member or spare.
-pub(super) struct MemberDevice {
-    pub(super) drive: Box<dyn Drive>,
+pub(crate) struct MemberDevice {
+    pub(crate) drive: Box<dyn Drive>,
     in_flight: usize,
     /// For a remote member: what is resubmitted over the next connection if this one is lost.
     link: Option<Box<Link>>,
@@ -68,7 +68,7 @@ const CONFIRM: CommandId = CommandId(u64::MAX);
 
 impl MemberDevice {
     /// Opens a device.
-    pub(super) fn open(access: &Access, ring: &Ring) -> Result<MemberDevice, DriveError> {
+    pub(crate) fn open(access: &Access, ring: &Ring) -> Result<MemberDevice, DriveError> {
         refuse_volume(&access.location)?;
         if let Some(opened) = mock::open(access) {
             return opened.map(MemberDevice::of);
@@ -77,7 +77,7 @@ impl MemberDevice {
     }
 
     /// Wraps an open device without commands in flight.
-    pub(super) fn of(drive: Box<dyn Drive>) -> MemberDevice {
+    pub(crate) fn of(drive: Box<dyn Drive>) -> MemberDevice {
         MemberDevice {
             is_remote: drive.is_remote(),
             is_claimed: drive.claimed().is_some(),
@@ -103,24 +103,24 @@ impl MemberDevice {
     }
 
     /// Whether it is a namespace of a server.
-    pub(super) fn is_remote(&self) -> bool {
+    pub(crate) fn is_remote(&self) -> bool {
         self.is_remote
     }
 
     /// Whether the drive was reserved for this program. This stays set while the connection is
     /// lost: another host may have reserved it by then, and commands must not be completed as if
     /// that were impossible.
-    pub(super) fn is_claimed(&self) -> bool {
+    pub(crate) fn is_claimed(&self) -> bool {
         self.is_claimed
     }
 
     /// Whether no host had reserved the drive before this program did.
-    pub(super) fn was_free(&self) -> bool {
+    pub(crate) fn was_free(&self) -> bool {
         self.drive.claimed().is_some_and(|claimed| claimed.preempted.is_none())
     }
 
     /// Whether another host has reserved the drive.
-    pub(super) fn is_refused(&self) -> bool {
+    pub(crate) fn is_refused(&self) -> bool {
         self.is_refused
     }
 
@@ -151,19 +151,19 @@ impl MemberDevice {
     }
 
     /// The host that has reserved the drive; `None` while that may still become known.
-    pub(super) fn refused_by(&self) -> Option<Option<Holder>> {
+    pub(crate) fn refused_by(&self) -> Option<Option<Holder>> {
         let conflict = self.drive.conflict().unwrap_or_default();
         let is_known = self.refused_by.is_some() || conflict.is_answered || self.drive.is_disconnected();
         is_known.then_some(self.refused_by.or(conflict.holder))
     }
 
     /// When the last successful confirmation of the reservation was requested.
-    pub(super) fn confirmed_at(&self) -> Option<Instant> {
+    pub(crate) fn confirmed_at(&self) -> Option<Instant> {
         self.confirmed_at
     }
 
     /// Requests a confirmation that the drive is still reserved for this program.
-    pub(super) fn confirm(&mut self, now: Instant) {
+    pub(crate) fn confirm(&mut self, now: Instant) {
         if !self.is_claimed() || self.asked_at.is_some() || self.is_lost() {
             return;
         }
@@ -327,11 +327,11 @@ impl MemberDevice {
         assert!(self.is_claimed || self.confirmed_at.is_none(), "a reservation that was not acquired is confirmed");
     }
 
-    pub(super) fn is_idle(&self) -> bool {
+    pub(crate) fn is_idle(&self) -> bool {
         self.in_flight == 0 && self.asked_at.is_none()
     }
 
-    pub(super) fn own_geometry(&self) -> &Geometry {
+    pub(crate) fn own_geometry(&self) -> &Geometry {
         &self.geometry
     }
 
@@ -346,7 +346,7 @@ impl MemberDevice {
     }
 
     /// The next warning of the drive.
-    pub(super) fn take_warning(&mut self) -> Option<String> {
+    pub(crate) fn take_warning(&mut self) -> Option<String> {
         let before = self.geometry.zone_count;
         let shrunk = self.shrunk_to.take().map(|left| {
             format!("the drive has {left} of {before} zones left, and is not used any more: restore its size")
@@ -355,12 +355,12 @@ impl MemberDevice {
     }
 
     /// Keeps the reservation when the drive is closed, for the next program of this directory.
-    pub(super) fn stay_reserved(&mut self) {
+    pub(crate) fn stay_reserved(&mut self) {
         self.stays_reserved = true;
     }
 
     /// Continues to close; completions are ignored.
-    pub(super) fn close_on(&mut self, now: Instant) {
+    pub(crate) fn close_on(&mut self, now: Instant) {
         self.fail_held();
         let mut completions = CompletionQueue::new();
         self.poll(now, &mut completions);
@@ -407,7 +407,7 @@ pub(super) fn release_acquired(devices: impl IntoIterator<Item = MemberDevice>, 
 }
 
 /// Closes devices, and releases their reservations. Blocks until that is done.
-pub(super) fn release(mut devices: Vec<MemberDevice>, ring: &Ring) {
+pub(crate) fn release(mut devices: Vec<MemberDevice>, ring: &Ring) {
     let now = ring.now();
     loop {
         devices.iter_mut().for_each(|device| device.close_on(ring.now()));
@@ -426,7 +426,7 @@ pub(super) fn release(mut devices: Vec<MemberDevice>, ring: &Ring) {
 }
 
 /// Whether the location is a namespace of a server.
-pub(super) fn is_behind_server(location: &Location) -> bool {
+pub(crate) fn is_behind_server(location: &Location) -> bool {
     match location {
         Location::Image(path) => mock::is_remote(path),
         Location::NvmeTcp(_) => true,

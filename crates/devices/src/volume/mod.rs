@@ -66,19 +66,19 @@ pub(crate) mod directory;
 mod drive;
 mod gathering;
 mod held;
-mod identities;
+pub(crate) mod identities;
 mod import;
 mod import_search;
 mod import_takeover;
 mod invariants;
-mod lease;
+pub(crate) mod lease;
 mod link;
 mod look;
 mod lost_members;
 #[cfg(test)]
 mod lost_members_tests;
 mod manage;
-mod member_device;
+pub(crate) mod member_device;
 #[cfg(test)]
 mod mount_tests;
 mod names;
@@ -104,10 +104,10 @@ mod spare_watch;
 mod spares;
 mod stale_reservations;
 mod start;
-mod takeover;
+pub(crate) mod takeover;
 #[cfg(test)]
 mod takeover_tests;
-mod targets;
+pub(crate) mod targets;
 pub(crate) mod vacant;
 
 pub use adopt::RequestId;

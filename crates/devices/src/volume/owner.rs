@@ -38,7 +38,7 @@ pub(crate) struct LastOwner {
     /// The host identifier under which it has reserved members: a UUID.
     pub(crate) host: String,
     /// The owner epoch: counts owners.
-    pub(super) epoch: u32,
+    pub(crate) epoch: u32,
 }
 
 /// The program that owns a volume, or is about to.
@@ -63,7 +63,7 @@ impl Owner {
 
     /// From now on preempts reservations of this holder; without one only those of programs with
     /// this lock.
-    pub(super) fn take_from(&mut self, holder: Option<&Holder>) {
+    pub(crate) fn take_from(&mut self, holder: Option<&Holder>) {
         let mut place = self.place();
         if let Some(holder) = holder {
             place.copy_from_slice(&holder.host.0[..8]);
@@ -80,7 +80,7 @@ impl Owner {
     }
 
     /// Identifies its lock and its machine.
-    pub(super) fn place(&self) -> [u8; 8] {
+    pub(crate) fn place(&self) -> [u8; 8] {
         let mut place = [0; 8];
         place.copy_from_slice(&self.host.0[..8]);
         place
@@ -92,7 +92,7 @@ impl Owner {
     }
 
     /// Whether a program with this lock held the reservation of a drive before this one.
-    pub(super) fn had(&self, claimed: &Claimed) -> bool {
+    pub(crate) fn had(&self, claimed: &Claimed) -> bool {
         claimed.preempted.is_some_and(|holder| holder.host.0.starts_with(&self.place()))
     }
 
@@ -114,15 +114,16 @@ impl Owner {
 
     /// Describes a host that holds the reservation of a member.
     pub(super) fn shown(&self, holder: &Holder) -> String {
-        describe_holder(&self.array, holder)
+        describe_holder("volume", &self.array, holder)
     }
 }
 
-/// Describes a host that holds the reservation of a drive, for the volume with this UUID.
-pub(super) fn describe_holder(array: &[u8; 16], holder: &Holder) -> String {
+/// Describes a host that holds the reservation of a drive, for the volume or pool (`kind`) with this
+/// UUID.
+pub(crate) fn describe_holder(kind: &str, uuid: &[u8; 16], holder: &Holder) -> String {
     let epoch = holder.key.0 as u32;
-    if holder.key == key_of(array, epoch) {
-        format!("another server of this volume, owner epoch {epoch} (host {})", random::uuid_text(&holder.host.0))
+    if holder.key == key_of(uuid, epoch) {
+        format!("another server of this {kind}, owner epoch {epoch} (host {})", random::uuid_text(&holder.host.0))
     } else {
         holder.to_string()
     }
@@ -140,7 +141,7 @@ fn key_of(array: &[u8; 16], epoch: u32) -> ReservationKey {
 
 /// Identifies a lock file on a machine. A copy of the file has another inode and birth time, so it
 /// differs.
-pub(super) fn place_of(array: &[u8; 16], lock: &Path) -> [u8; 8] {
+pub(crate) fn place_of(array: &[u8; 16], lock: &Path) -> [u8; 8] {
     let mut digest = Digest::new(CrcAlgorithm::Crc64Nvme);
     digest.update(array);
     let machine = MACHINE_FILES.iter().find_map(|file| fs::read(file).ok().filter(|text| !text.is_empty()));
@@ -195,11 +196,11 @@ mod tests {
     fn the_holder_of_a_reservation_is_described() {
         let holder = |key| Holder { host: HostId([1; 16]), key: ReservationKey(key) };
         assert_eq!(
-            describe_holder(&ARRAY, &holder(0xab01_0203_0000_0009)),
+            describe_holder("volume", &ARRAY, &holder(0xab01_0203_0000_0009)),
             "another server of this volume, owner epoch 9 (host 01010101-0101-0101-0101-010101010101)"
         );
         assert_eq!(
-            describe_holder(&ARRAY, &holder(5)),
+            describe_holder("pool", &ARRAY, &holder(5)),
             "host 01010101-0101-0101-0101-010101010101 with key 0000000000000005h"
         );
     }

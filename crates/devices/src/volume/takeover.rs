@@ -15,12 +15,12 @@ use super::names::cannot_save;
 use super::targets::{Step, Targets};
 use crate::{DriveError, Location};
 
-/// The result of a takeover.
+/// The result of a takeover of a volume or a pool.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub struct TakeoverReport {
     /// The owner epoch that members are reserved with from now on.
     pub owner_epoch: u32,
-    /// Members and spares of servers.
+    /// Members and spares of servers; the drive of a pool.
     pub drives: Vec<TakenDrive>,
     /// Whether enough members are reserved: the volume can be served from here. Of a release with
     /// [`accepts_missing`](TakeoverOptions::accepts_missing): whether any was released.
@@ -42,15 +42,15 @@ pub struct TakenDrive {
 }
 
 /// The previous holder of a member that was reserved for the same directory before.
-const FROM_HERE: &str = "this directory";
+pub(crate) const FROM_HERE: &str = "this directory";
 
 /// Options of a takeover.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct TakeoverOptions {
-    /// Also preempts hosts that are not servers of this volume.
+    /// Also preempts hosts that are not servers of this volume or pool.
     pub force: bool,
     /// The operator confirms that no other server uses the volume with the members that cannot be
-    /// reached.
+    /// reached. A pool has only one drive: nothing to confirm.
     pub accepts_missing: bool,
     /// Releases the members at the end: the operator confirms that no other server is left that
     /// could continue.

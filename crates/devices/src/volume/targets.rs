@@ -406,7 +406,7 @@ impl Targets {
 /// Reserves a drive for its previous holder, with the host identifier and key of that host. The
 /// drive is reserved at all times: otherwise a third host could access it, and so could a paused
 /// one that the previous reservation locked out.
-fn restore_reservation(
+pub(crate) fn restore_reservation(
     access: Result<Access, DriveError>,
     holder: Holder,
     preempts: Preempts,
@@ -432,6 +432,6 @@ fn is_usable(newest: &Membership, found: &[usize], unread: usize) -> bool {
 }
 
 /// The owner epoch of a holder, if it is a server of the volume.
-pub(super) fn epoch_of(holder: &Holder, array: &[u8; 16]) -> Option<u32> {
+pub(crate) fn epoch_of(holder: &Holder, array: &[u8; 16]) -> Option<u32> {
     ((holder.key.0 >> 32) as u32 == upper_half(array)).then_some(holder.key.0 as u32)
 }

@@ -16,6 +16,13 @@ pub(crate) fn must_be_free(shown: &str, probed: &Probed) -> Result<(), DriveErro
             format!("{shown} is not empty: it is {}", probed.user().expect("a pool uses it")),
             "name another drive; if that pool is no longer needed, --force wipes the drive",
         )),
+        None if probed.remains.is_some() => {
+            let user = probed.user().expect("there are remains of it");
+            Err(DriveError::new(
+                format!("{shown} is not empty: it is {user}"),
+                format!("name another drive; if that {} is no longer needed, --force wipes the drive", user.kind()),
+            ))
+        }
         None if !probed.is_empty => Err(DriveError::new(
             format!("{shown} is not empty"),
             "name another drive, or use --force if its data is not needed: the drive is then wiped",

@@ -1,5 +1,7 @@
 //! Pools on images on a real file system.
 
+mod damaged;
+
 use std::collections::BTreeMap;
 use std::path::{Path, PathBuf};
 

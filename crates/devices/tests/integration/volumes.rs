@@ -13,8 +13,8 @@ use std::path::{Path, PathBuf};
 use tempfile::TempDir;
 use zonda_config::ByteSize;
 use zonda_devices::{
-    Credentials, Drive, DriveError, FileBacked, Location, NewVolume, VolumeDrive, VolumeOpenOptions, VolumeReply,
-    VolumeRequest, VolumeState, create_image, sized,
+    Credentials, Drive, DriveError, DriveUser, FileBacked, Location, NewVolume, VolumeDrive, VolumeOpenOptions,
+    VolumeReply, VolumeRequest, VolumeState, create_image, sized, user_of_image,
 };
 use zonda_raid::Scheme;
 use zonda_ring::{Ring, RingOptions};

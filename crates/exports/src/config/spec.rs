@@ -170,15 +170,33 @@ pub struct NamespaceSpec {
 }
 
 impl SubsystemSpec {
-    /// A subsystem with one namespace for any host, its NQN ending in `name`.
+    /// A subsystem with one namespace for any host, its NQN ending in `name`, in which spaces become
+    /// hyphens.
     #[must_use]
     pub fn new(name: &str, namespace: NamespaceSpec) -> SubsystemSpec {
         SubsystemSpec {
-            nqn: unplaced(format!("{NQN_PREFIX}{name}")),
+            nqn: unplaced(format!("{NQN_PREFIX}{}", in_nqn(name))),
             serial: None,
             model: None,
             host: None,
             namespace: vec![unplaced(namespace)],
         }
+    }
+}
+
+/// A name as a part of an NQN, in which hosts expect no spaces.
+fn in_nqn(name: &str) -> String {
+    name.chars().map(|one| if one.is_whitespace() || one.is_control() { '-' } else { one }).collect()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_nqn_of_a_directory_has_no_spaces() {
+        let nqn = |name| SubsystemSpec::new(name, NamespaceSpec::default()).nqn.as_ref().clone();
+        assert_eq!(nqn("a b\tc:db"), "nqn.2026-01.io.zonda:a-b-c:db");
+        assert_eq!(nqn("größe.1_2"), "nqn.2026-01.io.zonda:größe.1_2");
     }
 }

@@ -35,11 +35,11 @@ pub(crate) struct CreateArgs {
     /// Zones of the drive in a zone of a namespace, a power of two up to 16 [default: --width-max]
     #[arg(long, value_name = "N")]
     zones_per_vzone: Option<u32>,
-    /// Active zones that suffice for the write bandwidth of the drive [default: half of them,
-    /// rounded to a power of two]
+    /// Active zones that suffice for the write bandwidth of the drive: at least 1, at most all but the
+    /// 3 of the log [default: half of them, rounded to a power of two]
     #[arg(long, value_name = "N")]
     essential_zones: Option<u32>,
-    /// The widest stripe group, a power of two up to 16 [default: a sixteenth of the active zones
+    /// The widest stripe group, a power of two up to --zones-per-vzone [default: a sixteenth of the active zones
     /// of the drive]
     #[arg(long, value_name = "N")]
     width_max: Option<u32>,

@@ -5,6 +5,7 @@ mod create;
 mod namespace;
 mod reach;
 mod show;
+mod takeover;
 
 use std::path::PathBuf;
 
@@ -15,7 +16,7 @@ use crate::output::{Screen, print, print_json};
 
 pub(crate) use namespace::{LONG_ABOUT as NAMESPACE_LONG_ABOUT, NamespaceCommand};
 
-pub(crate) const LONG_ABOUT: &str = "Create and show pools. A pool divides a zoned drive among namespaces, one for each tenant. To its host, \
+pub(crate) const LONG_ABOUT: &str = "Create, show and take over pools. A pool divides a zoned drive among namespaces, one for each tenant. To its host, \
 each namespace is an ordinary zoned namespace with zones and limits of its own; its zones are striped over several zones of the drive.
 
 A pool is a directory with the location of its drive: an image (zonda drive create) or a namespace of a server. Its namespaces are \
@@ -27,7 +28,8 @@ const EXAMPLES: &str = "Examples:
   zonda namespace create pool db --size 16GiB --active 16
   zonda namespace create pool log --size 8GiB --active 16
   zonda serve pool                 export each namespace as a subsystem
-  zonda pool show pool";
+  zonda pool show pool
+  zonda pool takeover pool         acquire the drive of a server that is lost";
 
 #[derive(Debug, Subcommand)]
 #[command(after_long_help = EXAMPLES)]
@@ -38,6 +40,9 @@ pub(crate) enum PoolCommand {
     /// Show a pool and its namespaces
     #[command(long_about = SHOW_LONG_ABOUT)]
     Show(ShowArgs),
+    /// Preempt the server of a pool that cannot be reached
+    #[command(long_about = takeover::LONG_ABOUT)]
+    Takeover(takeover::TakeoverArgs),
 }
 
 const SHOW_LONG_ABOUT: &str =
@@ -61,6 +66,7 @@ pub(crate) struct ShowArgs {
 pub(crate) fn run(command: &PoolCommand) -> Result<(), Failure> {
     match command {
         PoolCommand::Create(args) => create::run(args),
+        PoolCommand::Takeover(args) => takeover::run(args),
         PoolCommand::Show(ShowArgs { directory, json }) => {
             let report = reach::inspect(directory)?;
             if *json { print_json(&report) } else { print(&show::pool(&report, directory, Screen::of_stdout())) }

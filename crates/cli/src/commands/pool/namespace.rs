@@ -4,7 +4,10 @@ use std::path::{Path, PathBuf};
 
 use clap::{Args, Subcommand};
 use zonda_config::ByteSize;
-use zonda_devices::{NamespaceSize, NewNamespace, PoolNamespaceReport, PoolReport, PoolRequest};
+use zonda_devices::{
+    NAME_BYTES_MAX, NAMESPACES_MAX, NamespaceSize, NewNamespace, PoolNamespaceReport, PoolReport, PoolRequest,
+    WEIGHT_MAX,
+};
 
 use super::{reach, show};
 use crate::errors::Failure;
@@ -48,7 +51,11 @@ const CREATE_LONG_ABOUT: &str = "Create a namespace. Its space is promised: a na
 
 The size is rounded up to whole zones. --active limits the zones that its host may have active, and open, at a time. Each of them \
 needs an essential active zone of the drive, of which the namespace has a part by its weight. The others of that part make its \
-stripe groups wider.";
+stripe groups wider. A namespace after which another one would have too small a part is refused: neither weights nor active zones \
+of existing namespaces can be changed. zonda pool show DIR shows the essential zones. A pool has at most 256 namespaces.";
+
+// As in the texts above.
+const _: () = assert!(NAMESPACES_MAX == 256 && NAME_BYTES_MAX == 64 && WEIGHT_MAX == 1000);
 
 const RESIZE_LONG_ABOUT: &str = "Change the size of a namespace. The size is rounded up to whole zones.
 
@@ -61,7 +68,7 @@ struct SizeArgs {
     /// Size, rounded up to whole zones
     #[arg(long, value_name = "SIZE")]
     size: Option<ByteSize>,
-    /// Number of zones, instead of a size
+    /// Number of zones, instead of a size: at least 1
     #[arg(long, value_name = "N")]
     zones: Option<u32>,
 }
@@ -82,16 +89,17 @@ pub(crate) struct CreateArgs {
     /// Directory of the pool
     #[arg(value_name = "DIR")]
     directory: PathBuf,
-    /// Name of the namespace: letters, digits, '-', '_' and '.'
+    /// Name of the namespace: 1 to 64 letters, digits, '-', '_' and '.'; the first is not '-'
     #[arg(value_name = "NAME")]
     name: String,
     #[command(flatten)]
     size: SizeArgs,
-    /// Zones that may be active and open at a time
+    /// Zones that may be active and open at a time: at most the part of the essential zones of the
+    /// pool that the namespace has by its weight
     #[arg(long, value_name = "N", value_parser = clap::value_parser!(u32).range(1..))]
     active: u32,
-    /// Its part of the active zones of the drive, relative to that of other namespaces
-    #[arg(long, value_name = "N", default_value_t = 1, value_parser = clap::value_parser!(u32).range(1..))]
+    /// Its part of the active zones of the drive, relative to that of other namespaces: 1 to 1000
+    #[arg(long, value_name = "N", default_value_t = 1, value_parser = clap::value_parser!(u32).range(1..=WEIGHT_MAX.into()))]
     weight: u32,
     /// Print the namespace as one JSON object and nothing else
     #[arg(long)]

@@ -57,7 +57,7 @@ pub(super) fn ring() -> Result<Ring, Failure> {
 }
 
 /// Refuses an image or a volume where the directory of a pool is expected.
-fn refuse_others(directory: &Path) -> Result<(), Failure> {
+pub(super) fn refuse_others(directory: &Path) -> Result<(), Failure> {
     match remedies::drive_at(directory) {
         Some(what) if !is_pool(directory) => {
             let help = "give the directory of a pool, which zonda pool create creates";

@@ -14,6 +14,8 @@ use tokio::net::{UnixListener, UnixStream};
 use zonda_devices::{CONTROL_SOCKET, PoolReport, PoolRequest, VolumeReport, VolumeRequest};
 use zonda_exports::Handle;
 
+use crate::commands::control_path::ControlPath;
+
 /// Timeout of a request. Connecting to a remote drive takes the longest.
 const TIMEOUT: Duration = Duration::from_secs(30);
 /// Maximum size of a request.
@@ -74,7 +76,7 @@ impl Control {
             Err(error) if error.kind() != io::ErrorKind::NotFound => return Err(error),
             _ => {}
         }
-        let listener = UnixListener::bind(&socket)?;
+        let listener = UnixListener::bind(ControlPath::of(&socket)?.path())?;
         let identity = identity(&socket);
         let (directory, handle) = (directory.to_owned(), handle.clone());
         tokio::spawn(async move {

@@ -66,7 +66,12 @@ impl ControlPlane {
         let hangup = signal(SignalKind::hangup())?;
         let volumes = volumes.iter().map(|volume| (volume, Kind::Volume));
         let all = volumes.chain(pools.iter().map(|pool| (pool, Kind::Pool)));
-        let controls = all.map(|(place, kind)| Control::listen(place, kind, handle)).collect::<Result<_, _>>()?;
+        let controls = all.map(|(place, kind)| {
+            let failed =
+                |error| io::Error::other(format!("cannot open the control socket in {}: {error}", place.display()));
+            Control::listen(place, kind, handle).map_err(failed)
+        });
+        let controls = controls.collect::<Result<_, _>>()?;
         drop(inside);
         Ok(ControlPlane { runtime, terminate, interrupt, hangup, reload, controls })
     }

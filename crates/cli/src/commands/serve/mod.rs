@@ -201,7 +201,8 @@ fn raise_file_limit() {
 }
 
 fn control_plane_failure(error: &io::Error) -> Failure {
-    Failure::broken(format!("cannot handle signals and HTTP: {error}"), "check the limit on open files (ulimit -n)")
+    let help = "check the limit on open files (ulimit -n), and that this user may write to the directories of volumes and pools";
+    Failure::broken(format!("cannot handle signals, HTTP and control sockets: {error}"), help)
 }
 
 fn http_listener(address: SocketAddr) -> Result<TcpListener, Failure> {

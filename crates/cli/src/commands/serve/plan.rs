@@ -130,7 +130,14 @@ fn check_names(images: &[PathBuf]) -> Result<(), Failure> {
         let name = image.file_name();
         let Some(other) = images[..index].iter().find(|other| other.file_name() == name) else { continue };
         let message = format!("{} and {} would have the same subsystem name", other.display(), image.display());
-        let help = "an image can be served only once; to serve images with the same name, name their subsystems in a configuration file";
+        let (kind, kinds) = match () {
+            () if is_pool(image) => ("a pool", "pools"),
+            () if is_volume(image) => ("a volume", "volumes"),
+            () => ("an image", "images"),
+        };
+        let help = format!(
+            "{kind} can be served only once; to serve {kinds} with the same name, name their subsystems in a configuration file"
+        );
         return Err(Failure::input(message, help));
     }
     Ok(())

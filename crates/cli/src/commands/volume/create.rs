@@ -105,11 +105,12 @@ fn refuse_members(members: &[Location], spares: &[Location]) -> Result<(), Failu
     for location in members.iter().chain(spares) {
         let Location::Image(directory) = location else { continue };
         if let Some(user) = user_of_image(directory) {
-            let help = if let DriveUser::Pool(_) = user {
-                "name another drive; if that pool is no longer needed, --force wipes the drive"
-            } else {
+            let help = if let DriveUser::Volume(_) = user {
                 "name another drive; if the directory of that volume is lost, recreate it with zonda volume import; if that \
                         volume is no longer needed, --force wipes the drive"
+                    .to_owned()
+            } else {
+                format!("name another drive; if that {} is no longer needed, --force wipes the drive", user.kind())
             };
             return Err(Failure::input(format!("{location} is not empty: it is {user}"), help));
         }

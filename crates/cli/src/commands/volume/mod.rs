@@ -7,7 +7,7 @@ mod import;
 mod manage;
 pub(crate) mod reach;
 pub(crate) mod show;
-mod takeover;
+pub(crate) mod takeover;
 mod watch;
 
 use clap::Subcommand;

@@ -106,7 +106,8 @@ pub(super) fn run(args: &TakeoverArgs) -> Result<(), Failure> {
     if report.is_enough { Ok(()) } else { Err(Failure::Run) }
 }
 
-fn text(report: &TakeoverReport, is_release: bool, screen: Screen) -> String {
+/// The owner epoch, and the result for each drive.
+pub(crate) fn text(report: &TakeoverReport, is_release: bool, screen: Screen) -> String {
     let mut table = Table::new(&["drive", if is_release { "released" } else { "preempted" }]);
     for TakenDrive { at, taken_from, error } in &report.drives {
         let what = match (error, taken_from) {

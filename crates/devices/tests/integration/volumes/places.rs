@@ -298,3 +298,24 @@ fn a_check_reads_open_segments_and_accepts_a_member_without_a_location() {
     assert_eq!((report.refusal.as_ref(), report.members[1].state.as_str()), (None, "missing"));
     assert!(report.blocks >= 320, "{report:?}");
 }
+
+#[test]
+fn a_member_without_readable_superblocks_is_known_by_the_headers_of_its_segments() {
+    use std::os::unix::fs::FileExt;
+
+    let bench = Bench::with(&["a", "b", "c"]);
+    let mut volume = copies(&bench, &["a", "b", "c"]);
+    let array = zonda_devices::random::uuid_text(&volume.array());
+    bench.write(&mut volume, 10, 1);
+    bench.close(volume);
+    let is_member = |user: Option<DriveUser>| matches!(user, Some(DriveUser::Volume(_)));
+    assert!(is_member(user_of_image(&bench.at("a"))));
+    let file = std::fs::OpenOptions::new().write(true).open(bench.at("a/data.zonda")).expect("it exists");
+    for block in 0..2 * 256 {
+        file.write_all_at(&[0xee], block * 4096 + 300).expect("there is space");
+    }
+    assert_eq!(user_of_image(&bench.at("a")), Some(DriveUser::DamagedVolume(Some(array))));
+    file.write_all_at(&[0xee; 2 << 20], 0).expect("there is space");
+    let user = user_of_image(&bench.at("a"));
+    assert!(matches!(user, Some(DriveUser::DamagedVolume(Some(_)))), "{user:?}");
+}

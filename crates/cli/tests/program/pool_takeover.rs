@@ -1,0 +1,180 @@
+//! Two servers of one pool, whose drive is a namespace of another server.
+
+use std::fs;
+use std::path::Path;
+
+use rustix::process::Signal;
+use zonda_devices::{Connection, Location, NamespaceOptions};
+use zonda_zoned::{BlockBuffer, Blocks, Lba, Operation, Outcome, Payload, Status};
+
+use super::server::Server;
+use super::{Scratch, json_in, output_in, refused_in, scratch, wait_until, zonda_in};
+
+/// A pool `pool` with the namespace `db` on a drive of a server, which is returned.
+fn make(name: &str) -> (Scratch, Server) {
+    let directory = scratch(name);
+    output_in(&directory, &["drive", "create", "a", "--zones", "40", "--zone-capacity", "1MiB"]);
+    let drive = Server::start(&directory, &["a"]);
+    let options = ["--zones-per-vzone", "4", "--width-max", "4"];
+    output_in(&directory, &[&["pool", "create", "pool", "--drive", drive.url(0)][..], &options].concat());
+    output_in(&directory, &["namespace", "create", "pool", "db", "--zones", "3", "--active", "2"]);
+    (directory, drive)
+}
+
+fn copy(directory: &Path) {
+    fs::create_dir(directory.join("copy")).expect("the disk has space");
+    fs::copy(directory.join("pool/pool.toml"), directory.join("copy/pool.toml")).expect("the disk has space");
+}
+
+fn connect(server: &Server) -> Connection {
+    let location: Location = server.url(0).parse().expect("the server prints valid URLs");
+    Connection::open(&location, &NamespaceOptions::default()).expect("it is served")
+}
+
+fn write(connection: &mut Connection, block: u64) -> Status {
+    let data = vec![block as u8 ^ 0x55; 4096].into();
+    let payload = Payload::Bytes(Box::new(BlockBuffer { data, metadata: Vec::new().into() }));
+    let write = Operation::Write { start: Lba(block), blocks: Blocks(1), payload };
+    connection.execute(write).expect("the server is running").status
+}
+
+fn write_all(connection: &mut Connection, blocks: std::ops::Range<u64>) {
+    blocks.for_each(|block| assert_eq!(write(connection, block), Status::Success, "block {block}"));
+}
+
+/// Checks that these blocks hold what was written, and that the next one was never written.
+fn check(connection: &mut Connection, blocks: u64) {
+    for block in 0..=blocks {
+        let read = Operation::Read { start: Lba(block), blocks: Blocks(1) };
+        let ended = connection.execute(read).expect("the server is running");
+        let Outcome::Data(Payload::Bytes(buffer)) = ended.outcome else { panic!("block {block}: {}", ended.status) };
+        let expected = if block < blocks { block as u8 ^ 0x55 } else { 0 };
+        assert!(buffer.data.iter().all(|byte| *byte == expected), "block {block}");
+    }
+}
+
+fn flat(text: &str) -> String {
+    text.split_whitespace().collect::<Vec<_>>().join(" ")
+}
+
+#[test]
+fn a_paused_server_of_a_pool_does_no_harm_after_a_takeover() {
+    let (directory, drive) = make("pool-takeover");
+    let first = Server::start(&directory, &["pool"]);
+    let mut old_host = connect(&first);
+    write_all(&mut old_host, 0..100);
+    first.signal(Signal::STOP);
+    copy(&directory);
+    for arguments in [&["serve", "copy"][..], &["pool", "show", "copy"], &["namespace", "list", "copy"]] {
+        let refused = flat(&refused_in(&directory, arguments));
+        assert!(refused.contains("is reserved by another server of this pool, owner epoch"), "{refused}");
+        assert!(refused.contains("take the pool over: zonda pool takeover copy"), "{refused}");
+    }
+    let report = json_in(&directory, &["pool", "takeover", "copy", "--json"]);
+    let from = report["drives"][0]["taken_from"].as_str().expect("it was reserved by the paused server");
+    assert!(from.starts_with("another server of this pool, owner epoch"), "{from}");
+    let second = Server::start(&directory, &["copy"]);
+    let mut new_host = connect(&second);
+    check(&mut new_host, 100);
+    write_all(&mut new_host, 100..120);
+    first.signal(Signal::CONT);
+    // The paused server has not seen block 100, nor that it was preempted.
+    let read = Operation::Read { start: Lba(100), blocks: Blocks(1) };
+    let stale = old_host.execute(read).expect("the server is running");
+    assert!(!stale.status.is_success(), "a block that was written since is not read as unwritten");
+    assert!(!write(&mut old_host, 100).is_success());
+    wait_until("the first server stops serving", || {
+        flat(&zonda_in(&directory, &["pool", "show", "pool"]).stderr)
+            .contains("taken over by another server of this pool")
+    });
+    write_all(&mut new_host, 120..140);
+    check(&mut new_host, 140);
+    drop((old_host, new_host));
+    let log = first.stop();
+    assert!(log.contains("the pool is no longer served"), "{log}");
+    second.stop();
+    // The first server might only have been paused.
+    let refused = flat(&refused_in(&directory, &["serve", "pool"]));
+    assert!(refused.contains("is reserved by another server of this pool"), "{refused}");
+    let elsewhere = flat(&refused_in(&directory, &["pool", "takeover", "pool", "--release"]));
+    assert!(elsewhere.contains("cannot release the drive"), "{elsewhere}");
+    let released = json_in(&directory, &["pool", "takeover", "copy", "--release", "--json"]);
+    assert_eq!(released["drives"][0]["taken_from"], "this directory");
+    let third = Server::start(&directory, &["pool"]);
+    let mut host = connect(&third);
+    check(&mut host, 140);
+    drop(host);
+    third.stop();
+    drive.stop();
+}
+
+#[test]
+fn a_pool_whose_server_was_killed_and_whose_directory_is_lost_is_taken_over() {
+    let (directory, drive) = make("pool-lost");
+    let first = Server::start(&directory, &["pool"]);
+    let mut host = connect(&first);
+    write_all(&mut host, 0..50);
+    drop(host);
+    first.kill();
+    let file = directory.join("pool/pool.toml");
+    let text = fs::read_to_string(&file).expect("it exists");
+    let uuid = text.lines().find(|line| line.starts_with("pool = ")).expect("it has an identity").to_owned();
+    fs::remove_dir_all(directory.join("pool")).expect("it exists");
+    fs::create_dir(directory.join("pool")).expect("the disk has space");
+    let text = format!("format = 1\n{uuid}\n\n[drive]\nat = \"{}\"\n", drive.url(0));
+    fs::write(&file, text).expect("the disk has space");
+    for arguments in
+        [&["serve", "pool"][..], &["pool", "show", "pool"], &["namespace", "delete", "pool", "db", "--yes"]]
+    {
+        let refused = flat(&refused_in(&directory, arguments));
+        assert!(refused.contains("is reserved by another server of this pool"), "{refused}");
+        assert!(refused.contains("zonda pool takeover pool"), "{refused}");
+    }
+    let other = flat(&refused_in(&directory, &["pool", "create", "other", "--drive", drive.url(0), "--force"]));
+    assert!(other.contains("is reserved by host") && other.contains("zonda pool takeover"), "{other}");
+    let report = flat(&refused_in(&directory, &["zone", "report", drive.url(0)]));
+    assert!(report.contains("zonda pool takeover DIR --release"), "{report}");
+    let taken = output_in(&directory, &["pool", "takeover", "pool"]);
+    assert!(taken.contains("owner epoch") && taken.contains("to serve the pool: zonda serve pool"), "{taken}");
+    let second = Server::start(&directory, &["pool"]);
+    let mut host = connect(&second);
+    check(&mut host, 50);
+    // Without its drive it does not pretend to have it.
+    drive.kill();
+    wait_until("commands fail", || !write(&mut host, 50).is_success());
+    drop(host);
+    second.signal(Signal::TERM);
+    let (_, log) = second.wait();
+    assert!(log.contains("the connection to the drive nvme-tcp://"), "{log}");
+}
+
+#[test]
+fn a_takeover_of_another_pool_is_refused_and_its_owner_stays() {
+    let (directory, drive) = make("pool-other");
+    let first = Server::start(&directory, &["pool"]);
+    let mut host = connect(&first);
+    write_all(&mut host, 0..10);
+    fs::create_dir(directory.join("other")).expect("the disk has space");
+    let uuid = "0d0b6d3e-5a0f-4a53-9f0c-0f2a3c7c9f10";
+    let text = format!("format = 1\npool = \"{uuid}\"\n\n[drive]\nat = \"{}\"\n", drive.url(0));
+    fs::write(directory.join("other/pool.toml"), text).expect("the disk has space");
+    let refused = flat(&refused_in(&directory, &["pool", "takeover", "other"]));
+    assert!(refused.contains("which is no server of this pool") && refused.contains("--force other"), "{refused}");
+    write_all(&mut host, 10..20);
+    // It does not notice that its reservation was preempted and restored.
+    first.signal(Signal::STOP);
+    let refused = flat(&refused_in(&directory, &["pool", "takeover", "other", "--force"]));
+    assert!(refused.contains("the drive has the pool"), "{refused}");
+    first.signal(Signal::CONT);
+    write_all(&mut host, 20..30);
+    check(&mut host, 30);
+    drop(host);
+    first.stop();
+    output_in(&directory, &["drive", "create", "b", "--zones", "40", "--zone-capacity", "1MiB"]);
+    output_in(&directory, &["pool", "create", "local", "--drive", "b"]);
+    let refused = flat(&refused_in(&directory, &["pool", "takeover", "local"]));
+    assert!(refused.contains("cannot be taken over: its drive is an image"), "{refused}");
+    let refused = refused_in(&directory, &["pool", "takeover", "b"]);
+    assert!(refused.contains("not of a pool"), "{refused}");
+    drive.stop();
+}
