@@ -74,6 +74,11 @@ impl<D: ZonedDevice> ElasticDevice<D> {
         }
     }
 
+    /// Whether the pool has nothing to do, and the drive nothing of it: the drive can be closed.
+    pub fn is_quiescent(&self) -> bool {
+        matches!(&self.state, State::Open(pool) if pool.is_quiescent())
+    }
+
     /// Why there is no pool.
     pub fn error(&self) -> Option<&StartError> {
         match &self.state {

@@ -6,14 +6,16 @@
 //! 3.. changes: zone, block, kind, offset, value; then commands
 //! ```
 
+use std::cell::Cell;
 use std::sync::OnceLock;
 
+use zonda_elastic::limits::GROUP_WAIT_MAX;
 use zonda_elastic::testing::{BlockTag, Content, fit_checksum};
 use zonda_elastic::{ElasticDevice, Goal, NamespaceConfig, PoolId, PoolOptions};
 use zonda_layers::Memory;
 use zonda_zoned::{
-    BlockBuffer, Blocks, Command, CommandId, Completion, CompletionQueue, Geometry, Instant, Lba, NamespaceId,
-    Operation, Outcome, Payload, PayloadKind, ZoneAction, ZoneIndex, ZoneState, ZoneTarget, ZonedDevice,
+    BlockBuffer, Blocks, Command, CommandId, Completion, CompletionQueue, Duration, Geometry, Instant, Lba,
+    NamespaceId, Operation, Outcome, Payload, PayloadKind, ZoneAction, ZoneIndex, ZoneState, ZoneTarget, ZonedDevice,
 };
 
 use crate::Seed;
@@ -47,6 +49,7 @@ fn geometry() -> Geometry {
 }
 
 pub(crate) fn run(input: &[u8]) {
+    NOW.set(Instant(1));
     let mut feed = Feed::new(input);
     let (is_corrected, which) = (feed.below(2) == 1, feed.below(BASES));
     let mut contents = bases()[which].clone();
@@ -129,11 +132,16 @@ fn mount(mut drive: Memory) -> Option<Device> {
     Some(device)
 }
 
+thread_local! {
+    /// The time.
+    static NOW: Cell<Instant> = const { Cell::new(Instant(1)) };
+}
+
 fn quiesce(device: &mut Device) -> Vec<Completion> {
     let mut ended = Vec::new();
     loop {
         let mut queue = CompletionQueue::new();
-        device.poll(Instant(1), &mut queue);
+        device.poll(NOW.get(), &mut queue);
         if queue.is_empty() {
             return ended;
         }
@@ -143,7 +151,14 @@ fn quiesce(device: &mut Device) -> Vec<Completion> {
 
 fn submit(device: &mut Device, namespace: NamespaceId, operation: Operation) -> Option<Completion> {
     let command = Command::new(CommandId(1), namespace, operation);
-    device.submit(Instant(1), command).expect("one at a time");
+    device.submit(NOW.get(), command).expect("one at a time");
+    if let Some(ended) = quiesce(device).pop() {
+        return Some(ended);
+    }
+    // With zones damaged, none may be left for a write, which fails after a while.
+    NOW.set(NOW.get() + Duration::from_secs(1));
+    assert!(quiesce(device).is_empty(), "the pool notices that");
+    NOW.set(NOW.get() + GROUP_WAIT_MAX);
     quiesce(device).pop()
 }
 
@@ -192,7 +207,7 @@ fn command(device: &mut Device, feed: &mut Feed<'_>, number: u64) {
         5 => Operation::Flush,
         _ => {
             // A namespace whose zones are damaged can be deleted, too.
-            let _ = device.delete_namespace(Instant(1), *id);
+            let _ = device.delete_namespace(NOW.get(), *id);
             assert!(quiesce(device).is_empty(), "a deletion is no command");
             return;
         }
@@ -215,7 +230,7 @@ fn make_base(which: usize) -> Contents {
     quiesce(&mut device);
     for name in ["a", "b"] {
         let config = NamespaceConfig::new(name, [name.len() as u8; 16], 3, 2);
-        device.create_namespace(Instant(1), &config).expect("the drive has room");
+        device.create_namespace(NOW.get(), &config).expect("the drive has room");
         quiesce(&mut device);
     }
     let mut number = 0;

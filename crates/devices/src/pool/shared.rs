@@ -208,7 +208,7 @@ impl OpenPool {
             while let Some(event) = self.device.poll_event() {
                 self.on_event(event);
             }
-            if self.phase == Phase::Quiescing && self.pool().is_quiescent() {
+            if self.phase == Phase::Quiescing && self.device.is_quiescent() {
                 self.phase = Phase::Flushing(false);
             }
         }
@@ -268,12 +268,24 @@ impl OpenPool {
     }
 
     fn on_event(&mut self, event: PoolEvent) {
-        if event == PoolEvent::ReadOnly {
-            let drive = self.directory.drive();
-            self.warnings.push_back(format!(
-                "both copies of the pool's log on {drive} have failed: its namespaces can be read, and writes that need a \
-                 new stripe group fail"
-            ));
+        match event {
+            PoolEvent::ReadOnly => {
+                let drive = self.directory.drive();
+                self.warnings.push_back(format!(
+                    "both copies of the pool's log on {drive} have failed: its namespaces can be read, and writes that need \
+                     a new stripe group fail; the pool is opened again from time to time"
+                ));
+            }
+            // The pool was opened again, after it had lacked space or its log had failed.
+            PoolEvent::Started { is_recorded: true } => {
+                let epoch = self.pool().epoch();
+                let text = match self.directory.save_epoch(epoch) {
+                    Ok(()) => "the pool was opened again, and can be written".to_owned(),
+                    Err(error) => format!("the pool was opened again; {error}"),
+                };
+                self.warnings.push_back(text);
+            }
+            _ => {}
         }
         self.pending.on_event(event);
     }

@@ -42,7 +42,7 @@ fn found_by_seeds(bug: ElasticBug) -> bool {
 /// Bugs that are found by the first seeds; finding all bugs takes longer.
 #[test]
 fn some_bugs_of_a_pool_are_found_within_40_seeds() {
-    let soon = [ElasticBug::EarlyGroup, ElasticBug::UnrecordedFinish, ElasticBug::KeptExtension];
+    let soon = [ElasticBug::EarlyGroup, ElasticBug::UnrecordedFinish, ElasticBug::UnreadableAsZeros];
     let bugs = ElasticBug::ALL.into_iter().filter(|(_, bug)| soon.contains(bug));
     assert_found(bugs.map(|(name, bug)| (name, bug.into())), 40);
 }
