@@ -52,7 +52,7 @@ pub(crate) fn describe(simulation: &ElasticSimulation) -> String {
         "events",
         format!(
             "weights: kills {}, power losses {}; interrupted: {}% of mounts; degradation {}; of 1000 commands fail: reads \
-             {}, writes {}, management {}, flushes {}",
+             {}, writes {}, management {}, flushes {}{}",
             events.kills,
             events.power_losses,
             events.cut_mounts_percent,
@@ -64,7 +64,12 @@ pub(crate) fn describe(simulation: &ElasticSimulation) -> String {
             faults.read_per_mille,
             faults.write_per_mille,
             faults.manage_per_mille,
-            faults.flush_per_mille
+            faults.flush_per_mille,
+            if faults.full_every > 0 {
+                format!("; space comes and goes every {} steps", faults.full_every)
+            } else {
+                String::new()
+            }
         ),
     );
     text
