@@ -126,7 +126,7 @@ impl Balloon {
         all.iter().all(|(weight, active)| portion(self.essential_zones, *weight, weights) >= *active)
     }
 
-    /// Essentials of each namespace among these: its weight and what the others weigh.
+    /// Essentials of a namespace of this weight, if all namespaces together weigh `weights`.
     pub(crate) fn essentials_of(&self, weight: u32, weights: u64) -> u32 {
         portion(self.essential_zones, weight, weights)
     }

@@ -240,12 +240,12 @@ pub struct Pool {
     leaving_widths: BTreeMap<(u32, u32), u32>,
     /// Zones of no v-zone that a mount has found.
     to_reset: Vec<u32>,
-    /// Retired zones that it has found active.
-    to_release: Vec<u32>,
     /// Of these, zones that are being reset.
     resetting_at_start: u32,
     /// Those that were active, until all are reset.
     active_to_reset: u32,
+    /// Retired zones that a mount has found active.
+    to_release: Vec<u32>,
     reclaim: Option<reclaim::Reclaim>,
     /// Zones of the group that a copy replaces, to be reset once that is recorded.
     to_reclaim: Vec<u32>,

@@ -1,17 +1,9 @@
 //! Damage, failures and old copies: an error for what they concern, and nothing else.
 
-use zonda_zoned::{
-    Blocks, Lba, NamespaceId, Operation, Outcome, Payload, Status, ZoneAction, ZoneIndex, ZoneState, ZoneTarget,
-};
+use zonda_zoned::{Blocks, Lba, Operation, Outcome, Payload, Status, ZoneAction, ZoneIndex, ZoneState, ZoneTarget};
 
-use super::rig::{Rig, data};
+use super::rig::{Rig, TENANT, write};
 use crate::StartError;
-
-const TENANT: NamespaceId = NamespaceId(1);
-
-fn write(start: u64, blocks: u64, byte: u8) -> Operation {
-    Operation::Write { start: Lba(start), blocks: Blocks(blocks), payload: data(blocks, byte) }
-}
 
 fn read(start: u64, blocks: u64) -> Operation {
     Operation::Read { start: Lba(start), blocks: Blocks(blocks) }

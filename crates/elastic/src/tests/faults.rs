@@ -6,21 +6,11 @@ use zonda_zoned::{
 };
 
 use super::drive::Fault;
-use super::rig::{Rig, data};
+use super::rig::{Rig, TENANT, manage, write};
 use crate::limits::{COMMAND_TRIES_MAX, LOG_ZONES};
-
-const TENANT: NamespaceId = NamespaceId(1);
-
-fn write(start: u64, blocks: u64, byte: u8) -> Operation {
-    Operation::Write { start: Lba(start), blocks: Blocks(blocks), payload: data(blocks, byte) }
-}
 
 fn read(start: u64, blocks: u64) -> Operation {
     Operation::Read { start: Lba(start), blocks: Blocks(blocks) }
-}
-
-fn manage(start: u64, action: ZoneAction) -> Operation {
-    Operation::ManageZones { action, target: ZoneTarget::Zone(Lba(start)) }
 }
 
 fn first_byte(outcome: &Outcome) -> u8 {
@@ -28,12 +18,6 @@ fn first_byte(outcome: &Outcome) -> u8 {
         Outcome::Data(Payload::Bytes(buffer)) => buffer.data[0],
         other => panic!("a read returns bytes, not {other:?}"),
     }
-}
-
-fn tenant() -> Rig {
-    let mut rig = Rig::tiny();
-    rig.create("tenant", 10, 3);
-    rig
 }
 
 /// Writes a v-zone from its beginning up to `end`.
@@ -50,7 +34,7 @@ fn capacity(rig: &mut Rig) -> u64 {
 
 #[test]
 fn full_v_zones_that_have_lost_a_zone_hold_no_active_zones() {
-    let mut rig = tenant();
+    let mut rig = Rig::tenant();
     let end = capacity(&mut rig);
     let mut lost = Vec::new();
     for zone in 0..9 {
@@ -65,7 +49,7 @@ fn full_v_zones_that_have_lost_a_zone_hold_no_active_zones() {
 
 #[test]
 fn a_v_zone_that_failed_keeps_its_data_however_many_others_are_active() {
-    let mut rig = tenant();
+    let mut rig = Rig::tenant();
     fill(&mut rig, 9, 8, 7);
     let size = rig.zone_size(TENANT);
     let zone = rig.zones_of(TENANT, 9)[0];
@@ -80,7 +64,7 @@ fn a_v_zone_that_failed_keeps_its_data_however_many_others_are_active() {
 
 #[test]
 fn a_zone_that_cannot_be_reset_and_stays_active_costs_no_other_zone() {
-    let mut rig = tenant();
+    let mut rig = Rig::tenant();
     fill(&mut rig, 0, 4, 1);
     let zones = rig.zones_of(TENANT, 0).len() as u32;
     let matches = |operation: &Operation| {
@@ -105,7 +89,7 @@ fn a_zone_that_cannot_be_reset_and_stays_active_costs_no_other_zone() {
 
 #[test]
 fn a_reset_that_no_copy_of_the_log_can_record_fails_and_releases_nothing() {
-    let mut rig = tenant();
+    let mut rig = Rig::tenant();
     fill(&mut rig, 0, 4, 1);
     (0..LOG_ZONES).for_each(|zone| rig.drive().degrade(ZoneIndex(zone), ZoneState::ReadOnly));
     assert_eq!(rig.execute(TENANT, manage(0, ZoneAction::Reset)).status, Status::InternalError);
@@ -129,7 +113,7 @@ fn namespaces_that_are_created_together_share_the_active_zones() {
 
 #[test]
 fn a_v_zone_that_was_torn_too_often_refuses_writes_at_once() {
-    let mut rig = tenant();
+    let mut rig = Rig::tenant();
     fill(&mut rig, 0, 1, 1);
     let mut losses = 0;
     loop {
@@ -204,7 +188,7 @@ fn writes_end_when_no_copy_of_the_log_can_be_written() {
 /// The record of the finish survives in the cache, and the data do not: the finish has not ended.
 #[test]
 fn a_finish_whose_data_were_lost_has_not_happened() {
-    let mut rig = tenant();
+    let mut rig = Rig::tenant();
     fill(&mut rig, 0, 8, 1);
     assert_eq!(rig.execute(TENANT, Operation::Flush).status, Status::Success);
     let size = rig.zone_size(TENANT);
@@ -258,7 +242,7 @@ fn a_copy_of_the_log_of_which_one_block_can_be_read_costs_nothing() {
 /// What another program has written is not the pool's to reset.
 #[test]
 fn a_deleted_namespace_leaves_zones_alone_that_are_not_its_own() {
-    let mut rig = tenant();
+    let mut rig = Rig::tenant();
     fill(&mut rig, 0, 8, 1);
     let zones = rig.zones_of(TENANT, 0);
     rig.reset_directly(zones[0]);

@@ -1,8 +1,8 @@
 //! A pool on a small drive in memory.
 
 use zonda_zoned::{
-    BlockBuffer, Blocks, Command, CommandId, Completion, CompletionQueue, Geometry, Instant, NamespaceId, Operation,
-    Outcome, Payload, PayloadKind, ZoneAction, ZoneIndex, ZoneTarget, ZonedDevice,
+    BlockBuffer, Blocks, Command, CommandId, Completion, CompletionQueue, Geometry, Instant, Lba, NamespaceId,
+    Operation, Outcome, Payload, PayloadKind, ZoneAction, ZoneIndex, ZoneState, ZoneTarget, ZonedDevice,
 };
 
 use super::drive::TestDrive;
@@ -24,6 +24,17 @@ pub(super) fn bytes(values: &[u8]) -> Payload {
     Payload::Bytes(Box::new(BlockBuffer { data: data.into(), metadata: metadata.into() }))
 }
 
+/// The namespace of the tests that need one.
+pub(super) const TENANT: NamespaceId = NamespaceId(1);
+
+pub(super) fn write(start: u64, blocks: u64, byte: u8) -> Operation {
+    Operation::Write { start: Lba(start), blocks: Blocks(blocks), payload: data(blocks, byte) }
+}
+
+pub(super) fn manage(start: u64, action: ZoneAction) -> Operation {
+    Operation::ManageZones { action, target: ZoneTarget::Zone(Lba(start)) }
+}
+
 pub(super) struct Rig {
     device: Option<ElasticDevice<TestDrive>>,
     pub(super) now: Instant,
@@ -34,6 +45,13 @@ impl Rig {
     /// Zones of 24 blocks of 512 bytes, 32 of them active; v-zones of 4 zones, groups of up to 4.
     pub(super) fn tiny() -> Rig {
         Rig::with_active_zones(32, 4)
+    }
+
+    /// The same, with [`TENANT`]: ten v-zones, three of them active.
+    pub(super) fn tenant() -> Rig {
+        let mut rig = Rig::tiny();
+        rig.create("tenant", 10, 3);
+        rig
     }
 
     /// Zones of 24 blocks on a drive that allows so many active ones; groups of up to `width`.
@@ -111,6 +129,11 @@ impl Rig {
         ended.remove(0)
     }
 
+    /// The state of a v-zone of [`TENANT`] for its host.
+    pub(super) fn state(&mut self, zone: u32) -> ZoneState {
+        self.device().pool().and_then(|pool| pool.table(TENANT)).expect("it is open").zone(ZoneIndex(zone)).state
+    }
+
     pub(super) fn zone_size(&mut self, namespace: NamespaceId) -> u64 {
         self.device().geometry(namespace).zone_size_blocks.0
     }
@@ -152,7 +175,7 @@ impl Rig {
         self.drive().written(zone)
     }
 
-    pub(super) fn write_blocks_directly(&mut self, start: zonda_zoned::Lba, blocks: u64) {
+    pub(super) fn write_blocks_directly(&mut self, start: Lba, blocks: u64) {
         let operation = Operation::Write { start, blocks: Blocks(blocks), payload: data(blocks, 0xee) };
         assert!(self.directly(operation).status.is_success());
     }
@@ -172,7 +195,7 @@ impl Rig {
     }
 
     pub(super) fn read_block_directly(&mut self, lba: u64) -> BlockBuffer {
-        match self.directly(Operation::Read { start: zonda_zoned::Lba(lba), blocks: Blocks(1) }).outcome {
+        match self.directly(Operation::Read { start: Lba(lba), blocks: Blocks(1) }).outcome {
             Outcome::Data(Payload::Bytes(buffer)) => *buffer,
             other => panic!("a read returns bytes, not {other:?}"),
         }

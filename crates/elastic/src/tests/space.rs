@@ -1,31 +1,12 @@
 //! A drive without space for some time, as an image on a full file system: errors while there is none,
 //! and everything as before once there is.
 
-use zonda_zoned::{
-    Blocks, Lba, NamespaceId, Operation, Outcome, Payload, Status, ZoneAction, ZoneIndex, ZoneState, ZoneTarget,
-    ZonedDevice,
-};
+use zonda_zoned::{Blocks, Lba, Operation, Outcome, Payload, Status, ZoneAction, ZoneState, ZonedDevice};
 
 use super::drive::Fault;
-use super::rig::{Rig, data};
+use super::rig::{Rig, TENANT, manage, write};
 use crate::PoolEvent;
 use crate::limits::{LOG_ZONES, NO_SPACE_PAUSE, REOPEN_PAUSE_MAX};
-
-const TENANT: NamespaceId = NamespaceId(1);
-
-fn tenant() -> Rig {
-    let mut rig = Rig::tiny();
-    rig.create("tenant", 10, 3);
-    rig
-}
-
-fn write(start: u64, blocks: u64) -> Operation {
-    Operation::Write { start: Lba(start), blocks: Blocks(blocks), payload: data(blocks, 7) }
-}
-
-fn manage(start: u64, action: ZoneAction) -> Operation {
-    Operation::ManageZones { action, target: ZoneTarget::Zone(Lba(start)) }
-}
 
 /// Writes to these zones of the drive find no space.
 fn fill_up(rig: &mut Rig, is_of: fn(u32) -> bool) {
@@ -46,10 +27,6 @@ fn make_space(rig: &mut Rig) {
     rig.check();
 }
 
-fn state(rig: &mut Rig, zone: u32) -> ZoneState {
-    rig.device().pool().and_then(|pool| pool.table(TENANT)).expect("it is open").zone(ZoneIndex(zone)).state
-}
-
 fn holds(rig: &mut Rig, start: u64, blocks: u64) -> bool {
     let read = Operation::Read { start: Lba(start), blocks: Blocks(blocks) };
     match rig.execute(TENANT, read).outcome {
@@ -60,48 +37,48 @@ fn holds(rig: &mut Rig, start: u64, blocks: u64) -> bool {
 
 #[test]
 fn a_v_zone_can_be_written_again_once_there_is_space_for_its_data() {
-    let mut rig = tenant();
-    assert_eq!(rig.execute(TENANT, write(0, 8)).status, Status::Success);
+    let mut rig = Rig::tenant();
+    assert_eq!(rig.execute(TENANT, write(0, 8, 7)).status, Status::Success);
     fill_up(&mut rig, |zone| zone >= LOG_ZONES);
-    assert_eq!(rig.execute(TENANT, write(8, 8)).status, Status::CapacityExceeded);
-    assert_eq!(state(&mut rig, 0), ZoneState::ImplicitlyOpened);
-    assert_eq!(rig.execute(TENANT, write(8, 8)).status, Status::CapacityExceeded);
+    assert_eq!(rig.execute(TENANT, write(8, 8, 7)).status, Status::CapacityExceeded);
+    assert_eq!(rig.state(0), ZoneState::ImplicitlyOpened);
+    assert_eq!(rig.execute(TENANT, write(8, 8, 7)).status, Status::CapacityExceeded);
     make_space(&mut rig);
-    assert_eq!(state(&mut rig, 0), ZoneState::Closed);
+    assert_eq!(rig.state(0), ZoneState::Closed);
     assert!(holds(&mut rig, 0, 8));
-    assert_eq!(rig.execute(TENANT, write(8, 8)).status, Status::Success);
+    assert_eq!(rig.execute(TENANT, write(8, 8, 7)).status, Status::Success);
     rig.mount_again();
     assert!(holds(&mut rig, 0, 8) && holds(&mut rig, 8, 8));
 }
 
 #[test]
 fn an_empty_v_zone_stays_empty_when_no_zone_can_be_reserved_for_it() {
-    let mut rig = tenant();
+    let mut rig = Rig::tenant();
     let size = rig.zone_size(TENANT);
     fill_up(&mut rig, |zone| zone >= LOG_ZONES);
     // Zones that were reserved before are used up first.
     let mut statuses = Vec::new();
     for zone in 0..10 {
-        statuses.push(rig.execute(TENANT, write(zone * size, 4)).status);
-        assert_eq!(state(&mut rig, zone as u32), ZoneState::Empty, "zone {zone}");
+        statuses.push(rig.execute(TENANT, write(zone * size, 4, 7)).status);
+        assert_eq!(rig.state(zone as u32), ZoneState::Empty, "zone {zone}");
         if zone > 4 {
             rig.now += NO_SPACE_PAUSE;
         }
     }
     assert!(statuses.iter().all(|status| *status == Status::CapacityExceeded), "{statuses:?}");
     make_space(&mut rig);
-    assert!((0..10).all(|zone| state(&mut rig, zone) == ZoneState::Empty));
-    assert_eq!(rig.execute(TENANT, write(0, 4)).status, Status::Success);
+    assert!((0..10).all(|zone| rig.state(zone) == ZoneState::Empty));
+    assert_eq!(rig.execute(TENANT, write(0, 4, 7)).status, Status::Success);
     assert_eq!(rig.device().pool().unwrap().zone_counts().retired, 0);
 }
 
 #[test]
 fn a_pool_whose_log_lacked_space_can_be_changed_again() {
-    let mut rig = tenant();
-    assert_eq!(rig.execute(TENANT, write(0, 8)).status, Status::Success);
+    let mut rig = Rig::tenant();
+    assert_eq!(rig.execute(TENANT, write(0, 8, 7)).status, Status::Success);
     fill_up(&mut rig, |_| true);
     let size = rig.zone_size(TENANT);
-    assert!(!rig.execute(TENANT, write(size, 8)).status.is_success());
+    assert!(!rig.execute(TENANT, write(size, 8, 7)).status.is_success());
     assert_eq!(rig.execute(TENANT, manage(0, ZoneAction::Finish)).status, Status::InternalError);
     assert!(rig.device().pool().unwrap().is_read_only());
     assert!(holds(&mut rig, 0, 8), "what was written can be read");
@@ -117,21 +94,21 @@ fn a_pool_whose_log_lacked_space_can_be_changed_again() {
     assert_eq!(events.last(), Some(&PoolEvent::Started { is_recorded: true }), "{events:?}");
     assert!(!rig.device().pool().unwrap().is_read_only());
     let version = rig.device().namespaces().version();
-    assert_eq!(rig.execute(TENANT, write(8, 8)).status, Status::Success);
-    assert_eq!(rig.execute(TENANT, write(size, 8)).status, Status::Success);
+    assert_eq!(rig.execute(TENANT, write(8, 8, 7)).status, Status::Success);
+    assert_eq!(rig.execute(TENANT, write(size, 8, 7)).status, Status::Success);
     rig.create("another", 2, 2);
     assert!(rig.device().namespaces().version() > version, "hosts see what changes after it was opened again");
 }
 
 #[test]
 fn a_v_zone_whose_reset_cannot_be_recorded_returns_no_zeros() {
-    let mut rig = tenant();
-    assert_eq!(rig.execute(TENANT, write(0, 8)).status, Status::Success);
+    let mut rig = Rig::tenant();
+    assert_eq!(rig.execute(TENANT, write(0, 8, 7)).status, Status::Success);
     fill_up(&mut rig, |zone| zone < LOG_ZONES);
     assert_eq!(rig.execute(TENANT, manage(0, ZoneAction::Reset)).status, Status::InternalError);
-    assert_eq!(state(&mut rig, 0), ZoneState::Offline);
-    assert_eq!(rig.execute(TENANT, write(0, 4)).status, Status::ZoneIsOffline);
+    assert_eq!(rig.state(0), ZoneState::Offline);
+    assert_eq!(rig.execute(TENANT, write(0, 4, 7)).status, Status::ZoneIsOffline);
     make_space(&mut rig);
-    assert_eq!(state(&mut rig, 0), ZoneState::Closed);
+    assert_eq!(rig.state(0), ZoneState::Closed);
     assert!(holds(&mut rig, 0, 8), "the reset has not happened");
 }
