@@ -283,8 +283,8 @@ impl<D: ZonedDevice> ZonedDevice for ElasticDevice<D> {
     fn next_timeout(&self) -> Option<Instant> {
         let open = if let State::Open(pool) = &self.state { Some(pool) } else { None };
         let own = open.and_then(|pool| pool.next_timeout());
-        // A pool that is paused waits for the drive.
-        let reopen = self.reopen.at.filter(|_| open.is_none_or(|pool| !pool.is_paused()));
+        // A pool that is paused waits for the drive, if that has commands of it.
+        let reopen = self.reopen.at.filter(|_| open.is_none_or(|pool| !pool.is_paused() || pool.is_quiescent()));
         let has_completions = open.is_some_and(|pool| pool.has_completions());
         let now = has_completions.then_some(Instant::ZERO);
         self.drive.next_timeout().into_iter().chain(own).chain(self.retry_at).chain(reopen).chain(now).min()

@@ -412,7 +412,7 @@ impl Namespace {
             vzones,
             writes: super::numbers::Numbers::default(),
             next_write: 0,
-            releases: BTreeSet::new(),
+            releases: super::releases::Releases::default(),
             waiting_for_releases: BTreeSet::new(),
             flushes: VecDeque::new(),
             is_listed: false,

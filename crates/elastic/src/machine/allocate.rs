@@ -219,7 +219,7 @@ impl Pool {
         }
         own.is_ready = is_durable;
         if !is_durable {
-            self.fail(namespace, vzone);
+            self.fail(namespace, vzone, None);
         }
         self.pump(namespace, vzone);
     }

@@ -148,7 +148,7 @@ impl Pool {
         own.next_write += 1;
         own.writes.add(number);
         if grant.filled {
-            own.releases.insert(number);
+            own.releases.add_command(number);
         }
         self.hosts[host].parts += 1;
         let range = grant.offset_blocks.0..grant.offset_blocks.0 + blocks.0;
@@ -224,7 +224,7 @@ impl Pool {
             };
             own.next_write += 1;
             if matches!(item, Item::Finish(..) | Item::Reset(..)) {
-                own.releases.insert(number);
+                own.releases.add_command(number);
             }
             if matches!(action, ZoneAction::Offline) {
                 self.vzone(namespace, vzone).is_offline = true;

@@ -28,6 +28,7 @@ mod numbers;
 mod pump;
 mod read;
 mod reclaim;
+mod releases;
 mod repair;
 mod write;
 
@@ -80,8 +81,7 @@ pub(crate) struct Namespace {
     /// Writes that have not ended, by number.
     writes: numbers::Numbers,
     next_write: u64,
-    /// Finishes and resets that are not recorded, and writes that fill a v-zone, by number.
-    releases: BTreeSet<u64>,
+    releases: releases::Releases,
     /// V-zones that wait for these.
     waiting_for_releases: BTreeSet<u32>,
     /// Flushes that wait for the writes before them.

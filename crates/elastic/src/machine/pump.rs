@@ -107,7 +107,7 @@ impl Pool {
     pub(super) fn must_wait_for_releases(&mut self, namespace: u32, vzone: u32, number: u64) -> bool {
         let own = self.namespaces.get_mut(&namespace).expect("it has the v-zone");
         let is_ignored = self.bug.has(SeededBug::UnawaitedRelease);
-        let must_wait = !is_ignored && own.releases.first().is_some_and(|first| *first < number);
+        let must_wait = !is_ignored && own.releases.must_wait(number);
         if must_wait {
             own.waiting_for_releases.insert(vzone);
         }
@@ -117,9 +117,13 @@ impl Pool {
     /// A finish or a reset is recorded, or the last write of a v-zone has ended.
     pub(super) fn on_released(&mut self, namespace: u32, number: u64) {
         let Some(own) = self.namespaces.get_mut(&namespace) else { return };
-        if !own.releases.remove(&number) {
-            return;
+        if own.releases.remove_command(number) {
+            self.pump_waiting(namespace);
         }
+    }
+
+    pub(super) fn pump_waiting(&mut self, namespace: u32) {
+        let own = self.namespaces.get_mut(&namespace).expect("its v-zones wait");
         for vzone in std::mem::take(&mut own.waiting_for_releases) {
             self.pump(namespace, vzone);
         }
@@ -161,7 +165,7 @@ impl Pool {
         } else if status.is_success() {
             own.written = write.blocks.end;
         } else if !own.has_failed {
-            self.fail(namespace, vzone);
+            self.fail(namespace, vzone, Some(write.number));
         }
         let found = self.namespaces.get_mut(&namespace).expect("a namespace stays while it has writes");
         found.writes.remove(write.number);

@@ -116,6 +116,12 @@ impl Pool {
         self.reclaimed_groups
     }
 
+    /// Zones of the drive that hold a copy of a group, and are not in its v-zone yet.
+    #[must_use]
+    pub fn zones_of_copies(&self) -> u32 {
+        self.reclaim.as_ref().map_or(0, Reclaim::width)
+    }
+
     /// Looks for a group whose spares another namespace could use. Called with each redistribution.
     pub(super) fn consider_reclaim(&mut self) {
         for own in self.namespaces.values_mut() {

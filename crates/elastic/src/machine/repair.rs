@@ -31,7 +31,7 @@ impl Pool {
         let rows_max = zone_rows / group.stripe_blocks();
         let Some(has_jump) = group.skip_torn(written, &pointers, rows_max) else {
             // No room is left for another loss: the v-zone is read only.
-            self.fail(namespace, vzone);
+            self.fail(namespace, vzone, None);
             self.pump(namespace, vzone);
             return;
         };
@@ -104,7 +104,7 @@ impl Pool {
         assert_eq!(own.busy.take(), Some(Busy::Repair), "the v-zone is being repaired");
         own.is_ready = true;
         if !status.is_success() {
-            self.fail(namespace, vzone);
+            self.fail(namespace, vzone, None);
         }
         self.pump(namespace, vzone);
     }

@@ -135,7 +135,7 @@ impl Pool {
         if !can_go_on || !found.table.truncate(ZoneIndex(vzone), Blocks(own.issued)) {
             // Nothing is wrong with what stands: that is found when the pool is opened again.
             (own.lacks_space, self.lacks_space) = (!own.has_failed, true);
-            self.fail(namespace, vzone);
+            self.fail(namespace, vzone, None);
             return self.pump(namespace, vzone);
         }
         let stands = own.issued;
@@ -157,8 +157,10 @@ impl Pool {
         self.pump(namespace, vzone);
     }
 
-    /// A write has failed: the v-zone is read only from its first block on.
-    pub(super) fn fail(&mut self, namespace: u32, vzone: u32) {
+    /// A write has failed, the one with this number or the oldest that has not ended: the v-zone is read
+    /// only from its first block on.
+    pub(super) fn fail(&mut self, namespace: u32, vzone: u32, number: Option<u64>) {
+        let number = number.or_else(|| self.oldest_write(namespace, vzone));
         let own = self.vzone(namespace, vzone);
         own.has_failed = true;
         own.torn = None;
@@ -176,19 +178,24 @@ impl Pool {
         let found = self.namespaces.get_mut(&namespace).expect("it has the v-zone");
         let own = &mut found.vzones[vzone as usize];
         own.lacks_space &= is_cut;
-        if own.lacks_space && own.written > 0 {
-            // It is as active as a mount will find it.
-            return;
-        }
+        // Of one that lacks space and holds blocks, the table says what a mount will find.
+        let is_counted = own.lacks_space && own.written > 0;
         if !own.lacks_space {
             found.table.degrade(zone, ZoneState::ReadOnly);
         }
         let own = &mut found.vzones[vzone as usize];
         if own.failure.is_none() {
-            own.failure = Some(found.next_write);
-            found.releases.insert(found.next_write);
-            found.next_write += 1;
+            let number = number.unwrap_or(found.next_write);
+            found.next_write = found.next_write.max(number + 1);
+            own.failure = Some(number);
+            found.releases.add_failure(number, if is_counted { found.next_write } else { u64::MAX });
         }
+    }
+
+    fn oldest_write(&self, namespace: u32, vzone: u32) -> Option<u64> {
+        let own = &self.namespaces[&namespace].vzones[vzone as usize];
+        let waiting = own.items.iter().filter_map(|item| if let Item::Write(key) = item { Some(key) } else { None });
+        own.writes.iter().chain(waiting).map(|key| self.writes[*key].number).min()
     }
 
     /// Moves the write pointer of a v-zone back to what stands. A full one becomes closed, which needs an
@@ -235,7 +242,9 @@ impl Pool {
     /// No mount finds the v-zone active, or none will follow that could be told.
     pub(super) fn end_failure(&mut self, namespace: u32, vzone: u32) {
         if let Some(number) = self.vzone(namespace, vzone).failure.take() {
-            self.on_released(namespace, number);
+            let own = self.namespaces.get_mut(&namespace).expect("it has the v-zone");
+            assert!(own.releases.remove_failure(number), "a failure is released once");
+            self.pump_waiting(namespace);
         }
     }
 }

@@ -1,7 +1,9 @@
 //! A drive without space for some time, as an image on a full file system: errors while there is none,
 //! and everything as before once there is.
 
-use zonda_zoned::{Blocks, Lba, Operation, Outcome, Payload, Status, ZoneAction, ZoneState, ZonedDevice};
+use zonda_zoned::{
+    Blocks, CompletionQueue, Lba, Operation, Outcome, Payload, Status, ZoneAction, ZoneState, ZonedDevice,
+};
 
 use super::drive::Fault;
 use super::rig::{Rig, TENANT, manage, write};
@@ -98,6 +100,53 @@ fn a_pool_whose_log_lacked_space_can_be_changed_again() {
     assert_eq!(rig.execute(TENANT, write(size, 8, 7)).status, Status::Success);
     rig.create("another", 2, 2);
     assert!(rig.device().namespaces().version() > version, "hosts see what changes after it was opened again");
+}
+
+#[test]
+fn a_pool_is_opened_again_although_a_command_ended_when_it_was_due() {
+    let mut rig = Rig::tenant();
+    fill_up(&mut rig, |_| true);
+    assert!(!rig.execute(TENANT, write(0, 8, 7)).status.is_success());
+    assert_eq!(rig.execute(TENANT, manage(0, ZoneAction::Finish)).status, Status::InternalError);
+    rig.drive().faults.clear();
+    rig.now += REOPEN_PAUSE_MAX;
+    let size = rig.zone_size(TENANT);
+    rig.submit(TENANT, write(4 * size, 1, 7));
+    let (now, mut ended) = (rig.now, CompletionQueue::new());
+    rig.device().poll(now, &mut ended);
+    assert_eq!(ended.len(), 1);
+    // As an event loop does: there may be no other event for long.
+    let at = rig.device().next_timeout().expect("the pool waits to be opened again");
+    assert!(at <= now);
+    rig.device().poll(now, &mut ended);
+    assert!(!rig.device().pool().unwrap().is_read_only());
+}
+
+/// The table of the host has one active v-zone at each moment.
+#[test]
+fn a_write_that_was_accepted_beside_a_full_v_zone_is_refused_once_that_lacks_space() {
+    let mut rig = Rig::tiny();
+    rig.create("tenant", 10, 2);
+    let (size, capacity) = (rig.zone_size(TENANT), rig.device().geometry(TENANT).zone_capacity_blocks.0);
+    assert_eq!(rig.execute(TENANT, write(0, 4, 7)).status, Status::Success);
+    assert_eq!(rig.execute(TENANT, write(2 * size, 4, 7)).status, Status::Success);
+    rig.drive().completions_left = 0;
+    fill_up(&mut rig, |zone| zone >= LOG_ZONES);
+    rig.drive().faults[0].times = 1;
+    for start in (4..capacity).step_by(8) {
+        rig.submit(TENANT, write(start, 8.min(capacity - start), 7));
+    }
+    rig.submit(TENANT, write(size, 8, 7));
+    rig.submit(TENANT, manage(size, ZoneAction::Finish));
+    rig.drive().completions_left = usize::MAX;
+    let ended = rig.quiesce();
+    let refused = ended.iter().filter(|completion| completion.status == Status::CapacityExceeded).count();
+    assert_eq!(refused + 1, ended.len(), "a crash before the finish is recorded would leave three active: {ended:?}");
+    rig.drive().faults.clear();
+    rig.mount_again();
+    let active = (0..10).filter(|zone| rig.state(*zone).is_active()).count();
+    assert_eq!(active, 2);
+    assert!(rig.state(0) == ZoneState::Closed && holds(&mut rig, 0, 4));
 }
 
 #[test]

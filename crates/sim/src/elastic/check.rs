@@ -74,7 +74,7 @@ impl ElasticRun<'_> {
         self.check()?;
         let pool = self.pool();
         let counts = pool.zone_counts();
-        let mut in_groups = 0;
+        let mut in_groups = pool.zones_of_copies();
         for (id, geometry) in pool.namespaces().iter() {
             let own: usize = (0..geometry.zone_count).map(|zone| pool.physical_zones(id, ZoneIndex(zone)).len()).sum();
             in_groups += own as u32;
