@@ -153,6 +153,20 @@ impl Adoption {
     }
 }
 
+/// Continues to probe a device, which sees no completion of a command that another host has refused.
+fn probe_unless_refused(
+    device: &mut MemberDevice,
+    probe: &mut Probe,
+    now: Instant,
+) -> Option<Result<Probed, DriveError>> {
+    let probed = probe.poll(device, now);
+    if probed.is_none() && device.is_refused() {
+        let what = "another host has reserved it while it was read";
+        return Some(Err(DriveError::new(what, "stop the program that takes it over, and try again")));
+    }
+    probed
+}
+
 impl VolumeDrive {
     /// Continues to add devices.
     pub(super) fn adopt(&mut self, now: Instant) {
@@ -200,7 +214,9 @@ impl VolumeDrive {
                     self.on.member_mut(member).into_iter().for_each(|device| device.set_refused(holder));
                     self.look_soon(member, now + RETRY_INTERVAL);
                 }
-                (Role::Reconnect(member), _, Err(error)) => self.look_for_needed_ended(member, is_open, &error),
+                (Role::Reconnect(member), _, Err(error)) => {
+                    self.look_for_needed_ended(now, member, is_open, &error);
+                }
                 (Role::SpareAgain, _, Err(error)) => self.look_for_spare_ended(&at, is_open, &error),
                 (_, Some(request), answer) => {
                     let answer = answer.map(|()| self.report());
@@ -245,7 +261,7 @@ impl VolumeDrive {
                     let probe = Probe::of_all(device.own_geometry());
                     Step::Probing(device, probe)
                 }),
-                Step::Probing(device, probe) => match probe.poll(device, now)? {
+                Step::Probing(device, probe) => match probe_unless_refused(device, probe, now)? {
                     Ok(probed) => return self.on_probed(adoption, &probed, now),
                     Err(error) => Err(error),
                 },

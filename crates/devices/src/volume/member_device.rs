@@ -33,7 +33,7 @@ pub(crate) struct MemberDevice {
     is_refused: bool,
     /// The host that holds the reservation, if known.
     refused_by: Option<Holder>,
-    /// When the first conflict occurred.
+    /// When the first conflict occurred, of the last contest.
     refused_at: Instant,
     /// A later command has succeeded: the reservation of this host was restored.
     is_restored: bool,
@@ -122,6 +122,11 @@ impl MemberDevice {
     /// Whether another host has reserved the drive.
     pub(crate) fn is_refused(&self) -> bool {
         self.is_refused
+    }
+
+    /// When the last contest for the drive began.
+    pub(super) fn refused_at(&self) -> Instant {
+        self.refused_at
     }
 
     /// Another host has reserved the drive, as a new connection has reported.

@@ -10,6 +10,7 @@ use zonda_zoned::{Duration, Instant};
 
 use super::VolumeDrive;
 use super::adopt::{Adoption, RequestId, Role};
+use super::contest::{CONTEST_MAX, RETRY_INTERVAL};
 use super::directory::WhyFailed;
 use super::drive::Phase;
 use super::member_device::MemberDevice;
@@ -289,8 +290,18 @@ impl VolumeDrive {
     }
 
     /// An attempt to reconnect a member that I/O waits for has failed, or the device was refused.
-    pub(super) fn look_for_needed_ended(&mut self, member: MemberIndex, is_open: bool, error: &DriveError) {
+    pub(super) fn look_for_needed_ended(
+        &mut self,
+        now: Instant,
+        member: MemberIndex,
+        is_open: bool,
+        error: &DriveError,
+    ) {
         if self.on.volume().suspended(member).is_none() {
+            if self.on.member(member).is_some_and(|device| now < device.refused_at() + CONTEST_MAX) {
+                // It may have been reserved again while it was verified, and be restored soon.
+                return self.look_soon(member, now + RETRY_INTERVAL);
+            }
             // I/O is not suspended for it: it fails.
             self.on.member_mut(member).into_iter().for_each(MemberDevice::stop_awaiting);
             return;

@@ -578,3 +578,30 @@ fn a_member_that_is_preempted_again_while_reconnecting_is_awaited_again() {
         assert_eq!((state(&bench), bench.read(0, 3)), (VolumeState::Healthy, Ok(7)), "{}", bench.log);
     }
 }
+
+#[test]
+fn a_member_that_is_preempted_at_any_moment_of_reconnecting_is_awaited_again() {
+    for steps in 0..40 {
+        let mut bench = Bench::new();
+        mock::add_wire(Prng::new(3), false);
+        let holder = seize_during_write(&mut bench, 1);
+        let mut ended = bench.run(0, Duration::from_secs(1));
+        mock::set_holder(&bench.drives[1], Some(holder));
+        while !bench.log.contains("was briefly reserved by another host") {
+            bench.ring.run_once(Some(bench.ring.now() + Duration::from_millis(10))).expect("time passes");
+            ended.extend(bench.run(0, Duration(0)));
+        }
+        ended.extend(bench.run(0, Duration::from_micros(steps * 100)));
+        mock::seize(&bench.drives[1]);
+        ended.extend(bench.run(0, Duration::from_millis(500)));
+        mock::set_holder(&bench.drives[1], Some(holder));
+        ended.extend(bench.run(0, Duration::from_secs(5)));
+        assert!(
+            ended.len() == 4 && ended.iter().all(|ended| ended.status == Status::Success),
+            "{steps}: {ended:?} {}",
+            bench.log
+        );
+        assert!(!bench.log.contains("has failed"), "{steps}: {}", bench.log);
+        assert_eq!((state(&bench), bench.read(0, 3)), (VolumeState::Healthy, Ok(7)), "{}", bench.log);
+    }
+}
