@@ -11,7 +11,7 @@ pub use block::BlockError;
 pub use block::fit_checksum;
 pub use log_block::pool_of_log_block;
 pub(crate) use log_block::{Body, LogBlock, capacity_of};
-pub(crate) use record::{GroupRecord, NamespaceRecord, PoolRecord, Record, VZoneRecord};
+pub(crate) use record::{GroupRecord, NamespaceRecord, PoolRecord, Record, VZONE_BYTES, VZoneRecord};
 pub(crate) use zone_header::{Owner, Reservation};
 
 /// The identity of a pool: chosen when it is created, in every block of metadata.

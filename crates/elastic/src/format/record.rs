@@ -79,6 +79,9 @@ pub(crate) struct GroupRecord {
     pub(crate) jumps: Vec<(u32, u32)>,
 }
 
+/// Bytes of the record of a v-zone without extension and groups.
+pub(crate) const VZONE_BYTES: u32 = 27;
+
 const FINISHED: u8 = 1;
 const EXTENSION: u8 = 2;
 const READ_ONLY: u8 = 4;
@@ -307,6 +310,14 @@ mod tests {
                 assert_eq!(Record::decode(&mut Decoder::new(&bytes[..length])), None, "{length} bytes of {record:?}");
             }
         }
+    }
+
+    #[test]
+    fn the_record_of_a_v_zone_without_groups_has_its_length() {
+        let record = Record::VZone(VZoneRecord { extension: None, ..vzone(vec![]) });
+        assert_eq!(record.encode().len(), VZONE_BYTES as usize);
+        let record = Record::VZone(VZoneRecord { extension: None, ..vzone(vec![group(1, 0)]) });
+        assert_eq!(record.encode().len(), VZONE_BYTES as usize + 8, "a zone in a group of its own");
     }
 
     #[test]

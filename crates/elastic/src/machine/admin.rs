@@ -43,7 +43,7 @@ pub struct NamespaceConfig {
 
 /// Why a namespace cannot be created, resized or deleted.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub struct AdminError(String);
+pub struct AdminError(pub(super) String);
 
 impl fmt::Display for AdminError {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
@@ -147,6 +147,7 @@ impl Pool {
         }
         let needed = u64::from(config.zone_count) * u64::from(self.shape.zones_of(geometry.zone_capacity_blocks));
         self.check_promise(needed)?;
+        self.check_metadata(config.zone_count, record.extension_bytes, needed)?;
         self.check_active_zones(config.weight)?;
         self.namespaces.insert(id, Namespace::new(record.clone(), geometry));
         let is_early = self.bug.has(SeededBug::EarlyCreation);
@@ -317,7 +318,9 @@ impl Pool {
         }
         let before = own.record.zone_count;
         if zone_count > before {
-            self.check_promise(u64::from(zone_count - before) * u64::from(self.zones_of_namespace(own)))?;
+            let needed = u64::from(zone_count - before) * u64::from(self.zones_of_namespace(own));
+            self.check_promise(needed)?;
+            self.check_metadata(zone_count - before, own.record.extension_bytes, needed)?;
         }
         let own = self.namespaces.get_mut(&id.0).expect("it was just found");
         let kept = zone_count.min(before);

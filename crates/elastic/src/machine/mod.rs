@@ -24,6 +24,7 @@ mod doubt;
 mod ending;
 mod host;
 mod invariants;
+mod metadata;
 mod numbers;
 mod pump;
 mod read;
@@ -459,6 +460,12 @@ impl Pool {
     }
 
     /// Sends what the log has to write, and tells those who wait for records.
+    /// The whole state, as a checkpoint has it.
+    fn snapshot(&self) -> Vec<Record> {
+        let (shape, next) = (&self.shape, self.zones.next_reservation());
+        snapshot_of(shape, self.epoch, next, &self.namespaces, &self.zones, self.drive.zone_count)
+    }
+
     fn pump_log(&mut self) {
         // Called with each command, and hardly one has a record.
         if self.log.is_quiet() {

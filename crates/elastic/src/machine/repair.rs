@@ -28,14 +28,17 @@ impl Pool {
         let pointers = own.torn.take().expect("the group is torn");
         let written = own.written;
         let group = own.groups.last_mut().expect("a torn v-zone has a group");
-        let rows_max = zone_rows / group.stripe_blocks();
-        let Some(has_jump) = group.skip_torn(written, &pointers, rows_max) else {
+        let (before, rows_max) = (group.clone(), zone_rows / group.stripe_blocks());
+        let has_jump = group.skip_torn(written, &pointers, rows_max);
+        let Some(has_jump) = has_jump.filter(|has_jump| !has_jump || self.fits_metadata(namespace, vzone)) else {
             // No room is left for another loss: the v-zone is read only.
+            let own = self.vzone(namespace, vzone);
+            *own.groups.last_mut().expect("a torn v-zone has a group") = before;
             self.fail(namespace, vzone, None);
             self.pump(namespace, vzone);
             return;
         };
-        own.busy = Some(Busy::Repair);
+        self.vzone(namespace, vzone).busy = Some(Busy::Repair);
         self.repairs.insert((namespace, vzone), Repair { pointers, outstanding: 0, status: Status::Success });
         if has_jump && !self.bug.has(SeededBug::UnrecordedJump) {
             self.record_vzone(namespace, vzone, Waiter::Repair { namespace, vzone });

@@ -7,6 +7,7 @@ mod drive;
 mod enumerate;
 mod failures;
 mod faults;
+mod metadata;
 mod oracle;
 mod overdrive;
 mod reclaim;
