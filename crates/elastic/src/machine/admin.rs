@@ -135,10 +135,7 @@ impl Pool {
         let record = self.record_of(id, config)?;
         let geometry = record.geometry(&self.drive);
         geometry.validate().map_err(|error| AdminError(error.to_string()))?;
-        // Those whose record is being written join soon.
-        let joining = self.namespaces.values().filter(|own| !own.is_listed);
-        let joining = joining.map(|own| (own.record.weight, own.record.max_active_zones));
-        if !self.balloon.can_add(joining.chain([(config.weight, config.max_active_zones)])) {
+        if !self.balloon.can_add([(config.weight, config.max_active_zones)]) {
             return refused(format!(
                 "{} active zones are more than the drive has for a namespace of this weight: it has {} for all, and each \
                  namespace needs one for each of its own; reduce the active zones of this one or of others",
@@ -150,6 +147,10 @@ impl Pool {
         self.check_metadata(config.zone_count, record.extension_bytes, needed)?;
         self.check_active_zones(config.weight)?;
         self.namespaces.insert(id, Namespace::new(record.clone(), geometry));
+        // Its share is its own from now on: groups that others get until it is recorded are narrower.
+        self.return_granting();
+        self.balloon.add(id, config.weight, config.max_active_zones);
+        self.adopt_groups_again();
         let is_early = self.bug.has(SeededBug::EarlyCreation);
         self.record(
             &Record::Namespace(record),
@@ -158,6 +159,7 @@ impl Pool {
         if is_early {
             self.on_created(id, true);
         }
+        self.serve();
         Ok(NamespaceId(id))
     }
 
@@ -288,9 +290,10 @@ impl Pool {
     pub(super) fn on_created(&mut self, namespace: u32, is_durable: bool) {
         if is_durable {
             self.list(namespace);
-            self.adopt_groups_again();
         } else {
             self.namespaces.remove(&namespace);
+            self.balloon.remove(namespace);
+            self.adopt_groups_again();
         }
         self.events.push_back(PoolEvent::Created { namespace: NamespaceId(namespace), is_durable });
     }
@@ -299,9 +302,7 @@ impl Pool {
     pub(crate) fn list(&mut self, namespace: u32) {
         let own = self.namespaces.get_mut(&namespace).expect("it was created");
         own.is_listed = true;
-        let (weight, active) = (own.record.weight, own.record.max_active_zones);
         self.listed.add(NamespaceId(namespace), own.table.geometry().clone());
-        self.balloon.add(namespace, weight, active);
     }
 
     /// Changes the number of v-zones of a namespace.

@@ -37,6 +37,14 @@ impl Pool {
         }
     }
 
+    /// The width of the group that is being made is decided again: a namespace joins.
+    pub(super) fn return_granting(&mut self) {
+        if let Some(Granting { namespace, vzone, grant }) = self.granting.take() {
+            self.balloon.release(namespace, grant);
+            self.arbiter.push_front((namespace, vzone));
+        }
+    }
+
     /// A v-zone that has failed needs no group any more.
     pub(super) fn withdraw_request(&mut self, namespace: u32, vzone: u32) {
         let own = self.vzone(namespace, vzone);

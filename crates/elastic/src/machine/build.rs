@@ -90,8 +90,9 @@ impl Pool {
 
     /// Adds a namespace that was read.
     pub(crate) fn adopt_namespace(&mut self, namespace: Namespace) {
-        let id = namespace.record.id;
+        let (id, weight, active) = (namespace.record.id, namespace.record.weight, namespace.record.max_active_zones);
         self.namespaces.insert(id, namespace);
+        self.balloon.add(id, weight, active);
         self.list(id);
     }
 

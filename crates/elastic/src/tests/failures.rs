@@ -172,3 +172,26 @@ fn a_namespace_grows_and_shrinks_and_keeps_its_data() {
     assert_eq!(first_byte(&rig.execute(TENANT, read(11 * size, 4)).outcome), 7);
     assert_eq!(first_byte(&rig.execute(TENANT, read(0, 8)).outcome), 1);
 }
+
+#[test]
+fn a_namespace_has_its_share_from_the_moment_of_its_creation_on() {
+    for left in 0..30 {
+        let mut rig = Rig::with_active_zones(8, 4);
+        let now = rig.now;
+        let config = |name: &str, id, active| crate::NamespaceConfig::new(name, [id; 16], 5, active);
+        rig.device().create_namespace(now, &config("first", 8, 1)).expect("the drive has room");
+        rig.quiesce();
+        // The record of the second one is being written.
+        rig.drive().completions_left = left;
+        let second = rig.device().create_namespace(now, &config("second", 9, 2)).expect("the drive has room");
+        rig.submit(TENANT, write(0, 8, 7));
+        rig.quiesce();
+        rig.drive().completions_left = usize::MAX;
+        rig.quiesce();
+        let size = rig.zone_size(second);
+        for zone in 0..2 {
+            assert_eq!(rig.execute(second, write(zone * size, 8, 7)).status, Status::Success, "{left}");
+        }
+        rig.check();
+    }
+}
