@@ -80,6 +80,12 @@ impl Image {
             return 0;
         }
         let written = self.table.zone(zone).written_blocks.0;
+        // Writes behind management fail with it.
+        let manages = self.parts.of_zone(zone).filter_map(|part| match &part.work {
+            Work::Manage(manage) if manage.kind.is_some() => Some(manage.written),
+            _ => None,
+        });
+        let written = manages.fold(written, u64::min);
         // Overwrites that have not begun will record an intent, or their contents, when they do.
         let has_begun = |part: &&Part| !matches!(part.stage, Stage::Waiting | Stage::Held);
         let overwrites = self.parts.of_zone(zone).filter(|part| matches!(part.work, Work::Overwrite { .. }));

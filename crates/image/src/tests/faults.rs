@@ -96,6 +96,15 @@ fn a_fault_fails_its_commands_and_no_acknowledged_one() {
     assert!(faults > 60 * 5, "{faults} faults on 60 drives");
 }
 
+/// On this drive a write waits behind a commit of the ZRWA whose record fails: it was counted as flushed,
+/// and the next recovery moved the write pointer up to it.
+#[test]
+fn a_write_that_fails_behind_management_is_not_counted_as_flushed() {
+    let mut geometries = Prng::new(1).fork("many faults");
+    let geometry = (0..=153).map(|_| random_geometry(&mut geometries)).last().expect("there are drives");
+    run(&geometry, 153, 20);
+}
+
 #[test]
 #[ignore = "soak"]
 fn soak_faults_on_many_drives() {
