@@ -61,6 +61,8 @@ mod concurrent_takeover;
 #[cfg(test)]
 mod concurrent_takeover_tests;
 mod contest;
+#[cfg(test)]
+mod contest_tests;
 mod create;
 pub(crate) mod directory;
 mod drive;

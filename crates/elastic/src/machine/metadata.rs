@@ -1,8 +1,12 @@
 //! How large a checkpoint can become: it must fit a zone of the log, whatever hosts do.
 
-use super::{AdminError, Pool, Record, VZone};
+use std::collections::BTreeMap;
+
+use super::{AdminError, Namespace, Pool, Record, VZone};
 use crate::format::{VZONE_BYTES, capacity_of};
 use crate::limits::EXTENSION_BYTES_MAX;
+use crate::shape::Shape;
+use crate::zones::{ZoneUse, Zones};
 
 /// Bytes of the records of a pool and of a namespace, at most.
 const POOL_BYTES: u64 = 64;
@@ -56,4 +60,31 @@ impl Pool {
     fn capacity_of_block(&self) -> u64 {
         capacity_of(self.format.data_bytes) as u64
     }
+
+    /// The whole state, as a checkpoint has it.
+    fn snapshot(&self) -> Vec<Record> {
+        let (shape, next) = (&self.shape, self.zones.next_reservation());
+        snapshot_of(shape, self.epoch, next, &self.namespaces, &self.zones, self.drive.zone_count)
+    }
+}
+
+/// The whole state, as records.
+pub(super) fn snapshot_of(
+    shape: &Shape,
+    epoch: u64,
+    next_reservation: u64,
+    namespaces: &BTreeMap<u32, Namespace>,
+    zones: &Zones,
+    zone_count: u32,
+) -> Vec<Record> {
+    // Zones that are reserved while the records are on their way have later numbers.
+    let mut records = vec![Record::Pool(shape.record(epoch, next_reservation))];
+    for (id, namespace) in namespaces.iter().filter(|(_, namespace)| !namespace.is_leaving) {
+        records.push(Record::Namespace(namespace.record.clone()));
+        let vzones = namespace.vzones.iter().enumerate().filter(|(_, vzone)| vzone.is_recorded());
+        records.extend(vzones.map(|(index, vzone)| Record::VZone(vzone.record(*id, index as u32))));
+    }
+    let retired = (0..zone_count).filter(|zone| zones.zone_use(*zone) == ZoneUse::Retired);
+    records.extend(retired.map(|zone| Record::Retired { zone }));
+    records
 }

@@ -460,12 +460,6 @@ impl Pool {
     }
 
     /// Sends what the log has to write, and tells those who wait for records.
-    /// The whole state, as a checkpoint has it.
-    fn snapshot(&self) -> Vec<Record> {
-        let (shape, next) = (&self.shape, self.zones.next_reservation());
-        snapshot_of(shape, self.epoch, next, &self.namespaces, &self.zones, self.drive.zone_count)
-    }
-
     fn pump_log(&mut self) {
         // Called with each command, and hardly one has a record.
         if self.log.is_quiet() {
@@ -478,7 +472,7 @@ impl Pool {
             }
             let (shape, epoch, next) = (self.shape, self.epoch, self.zones.next_reservation());
             let (namespaces, zones, zone_count) = (&self.namespaces, &self.zones, self.drive.zone_count);
-            let snapshot = || snapshot_of(&shape, epoch, next, namespaces, zones, zone_count);
+            let snapshot = || metadata::snapshot_of(&shape, epoch, next, namespaces, zones, zone_count);
             let Some(effect) = self.log.poll_effect(snapshot) else {
                 if self.log.has_durable() {
                     continue;
@@ -581,25 +575,4 @@ impl Pool {
         let found = self.namespaces.get_mut(&namespace).expect("a namespace stays while its v-zones are in use");
         &mut found.vzones[vzone as usize]
     }
-}
-
-/// The whole state, as records.
-fn snapshot_of(
-    shape: &Shape,
-    epoch: u64,
-    next_reservation: u64,
-    namespaces: &BTreeMap<u32, Namespace>,
-    zones: &Zones,
-    zone_count: u32,
-) -> Vec<Record> {
-    // Zones that are reserved while the records are on their way have later numbers.
-    let mut records = vec![Record::Pool(shape.record(epoch, next_reservation))];
-    for (id, namespace) in namespaces.iter().filter(|(_, namespace)| !namespace.is_leaving) {
-        records.push(Record::Namespace(namespace.record.clone()));
-        let vzones = namespace.vzones.iter().enumerate().filter(|(_, vzone)| vzone.is_recorded());
-        records.extend(vzones.map(|(index, vzone)| Record::VZone(vzone.record(*id, index as u32))));
-    }
-    let retired = (0..zone_count).filter(|zone| zones.zone_use(*zone) == crate::zones::ZoneUse::Retired);
-    records.extend(retired.map(|zone| Record::Retired { zone }));
-    records
 }
