@@ -31,6 +31,7 @@ mod serve;
 mod server;
 mod sim;
 mod volume;
+mod volume_on_pools;
 
 use std::fmt::Display;
 use std::io::Write;
