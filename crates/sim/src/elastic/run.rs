@@ -392,7 +392,8 @@ impl<'s> ElasticRun<'s> {
     /// take them away in the step in which an error arrives that they explain.
     fn remember_zones(&mut self) {
         self.below.clear();
-        if self.touched.is_empty() {
+        // The next event may be the first fault.
+        if self.touched.is_empty() && !self.simulation.faults.any_fails() {
             return;
         }
         let Some(pool) = self.device.as_ref().and_then(Device::pool) else { return };

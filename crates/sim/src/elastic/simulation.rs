@@ -115,6 +115,13 @@ pub(crate) struct DriveFaults {
     pub(crate) full_every: u64,
 }
 
+impl DriveFaults {
+    /// Whether any command may fail.
+    pub(crate) fn any_fails(&self) -> bool {
+        self.read_per_mille + self.write_per_mille + self.manage_per_mille + self.flush_per_mille > 0
+    }
+}
+
 impl ElasticSimulation {
     pub(crate) fn new(seed: u64, options: &Options) -> ElasticSimulation {
         let root = Prng::new(seed).fork(FORK);
