@@ -13,16 +13,17 @@ use zonda_ssd::SeededBug;
 use crate::network::NetworkBug;
 
 /// With all kinds of scenarios, the remainder of the seed by this divisor selects the kind.
-const KINDS_SHARE: u64 = 5;
+const KINDS_SHARE: u64 = 6;
 /// The remainder that selects a network.
 const NETWORK_REMAINDER: u64 = 0;
 /// The remainder that selects a file store.
 const FILES_REMAINDER: u64 = 2;
 /// The remainder that selects a volume.
 const VOLUMES_REMAINDER: u64 = 3;
-/// The remainder that selects an image; the others select a drive. Pools are not among all kinds while
-/// known failures of theirs are open (docs/internals/simulation.md).
+/// The remainder that selects an image.
 const IMAGES_REMAINDER: u64 = 4;
+/// The remainder that selects a pool; the others select a drive.
+const ELASTIC_REMAINDER: u64 = 5;
 
 /// How much is simulated.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
@@ -55,7 +56,7 @@ pub enum ScenarioKind {
     Images,
     /// Tenants of a pool on a drive.
     Elastic,
-    /// All kinds but pools: of five consecutive seeds one of each kind.
+    /// All kinds: of six consecutive seeds one of each.
     All,
 }
 
@@ -488,6 +489,7 @@ impl Options {
                 FILES_REMAINDER => ScenarioKind::Files,
                 VOLUMES_REMAINDER => ScenarioKind::Volumes,
                 IMAGES_REMAINDER => ScenarioKind::Images,
+                ELASTIC_REMAINDER => ScenarioKind::Elastic,
                 _ => ScenarioKind::Drive,
             },
             (None, kind) => kind,
@@ -580,10 +582,11 @@ mod tests {
         let expected = "zonda sim 7 --swarm --bug torn-block --commands 40 --queue-depth 2 --without faults,slice";
         assert_eq!(options.replay_command(7), expected);
         let all = Options::of_scenario(ScenarioKind::All);
-        assert_eq!(all.replay_command(5), "zonda sim 5 --swarm --scenario network");
-        assert_eq!(all.replay_command(6), "zonda sim 6 --swarm");
-        assert_eq!(all.replay_command(7), "zonda sim 7 --swarm --scenario files");
-        assert_eq!(all.replay_command(8), "zonda sim 8 --swarm --scenario volumes");
-        assert_eq!(all.replay_command(9), "zonda sim 9 --swarm --scenario images");
+        assert_eq!(all.replay_command(6), "zonda sim 6 --swarm --scenario network");
+        assert_eq!(all.replay_command(7), "zonda sim 7 --swarm");
+        assert_eq!(all.replay_command(8), "zonda sim 8 --swarm --scenario files");
+        assert_eq!(all.replay_command(9), "zonda sim 9 --swarm --scenario volumes");
+        assert_eq!(all.replay_command(10), "zonda sim 10 --swarm --scenario images");
+        assert_eq!(all.replay_command(11), "zonda sim 11 --swarm --scenario elastic");
     }
 }

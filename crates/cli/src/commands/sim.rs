@@ -30,7 +30,7 @@ Each seed generates a scenario, of one of these kinds:
 Every completion is compared with a simple reference model, and every acknowledged write must survive all faults. The same \
 seed generates the same scenario on every machine.
 
-By default, a run of many seeds uses all kinds but elastic, each for a fifth of the seeds, and a run of a single seed uses the kind drive. \
+By default, a run of many seeds uses all kinds, each for a sixth of the seeds, and a run of a single seed uses the kind drive. \
 --scenario selects another kind.
 
 FILE.toml is a stored failure, such as those in sim/bugbase, which --shrink writes. It contains the whole scenario, and \

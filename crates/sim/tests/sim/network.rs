@@ -70,16 +70,16 @@ fn reservations_are_in_some_networks_and_can_be_left_out() {
 }
 
 #[test]
-fn with_all_kinds_one_seed_of_five_makes_each_kind() {
-    use ScenarioKind::{Drive, Files, Images, Network, Volumes};
+fn with_all_kinds_one_seed_of_six_makes_each_kind() {
+    use ScenarioKind::{Drive, Elastic, Files, Images, Network, Volumes};
     let all = Options::of_scenario(ScenarioKind::All);
-    for kind in [Drive, Network, Files, Volumes, Images] {
-        assert_eq!((0..40).filter(|seed| all.scenario_of(*seed) == kind).count(), 8);
+    for kind in [Drive, Network, Files, Volumes, Images, Elastic] {
+        assert_eq!((0..48).filter(|seed| all.scenario_of(*seed) == kind).count(), 8);
     }
-    for seed in [1, 6, 11, 16] {
+    for seed in [1, 7, 13, 19] {
         assert_eq!(run(seed, &all), run(seed, &Options::default()));
     }
-    for (seed, kind) in [(5, Network), (7, Files), (8, Volumes), (9, Images)] {
+    for (seed, kind) in [(6, Network), (8, Files), (9, Volumes), (10, Images), (11, Elastic)] {
         assert_eq!(run(seed, &all), run(seed, &Options::of_scenario(kind)));
     }
 }
