@@ -16,6 +16,7 @@
 //! | `repair` | rows that a power loss tore |
 //! | `reclaim` | groups that are not written any more, copied into narrower ones |
 //! | `admin` | namespaces are created, resized and deleted |
+//! | `tenants` | namespaces as tenants of a scheduler |
 
 mod admin;
 mod allocate;
@@ -29,6 +30,7 @@ mod pump;
 mod read;
 mod reclaim;
 mod repair;
+mod tenants;
 mod write;
 
 use std::collections::{BTreeMap, BTreeSet, VecDeque};
@@ -36,7 +38,7 @@ use std::collections::{BTreeMap, BTreeSet, VecDeque};
 use zonda_zoned::zones::ZoneTable;
 use zonda_zoned::{
     Command, CommandId, Completion, CompletionQueue, Geometry, Instant, Key, Lba, NamespaceId, Namespaces, Operation,
-    Origin, Outcome, PayloadKind, Slab, Status, StreamId, TenantId, ZoneAction, ZoneIndex, ZoneTarget,
+    Origin, Outcome, PayloadKind, Slab, Status, StreamId, ZoneAction, ZoneIndex, ZoneTarget,
 };
 
 use crate::balloon::{Balloon, Share};
@@ -439,7 +441,7 @@ impl Pool {
     fn origin_of(&self, namespace: u32, vzone: u32, group: usize) -> Origin {
         let groups = &self.namespaces[&namespace].vzones[vzone as usize].groups;
         Origin {
-            tenant: TenantId(namespace as u16),
+            tenant: Pool::tenant_of(NamespaceId(namespace)),
             stream_width: groups[group].width() as u8,
             stream: StreamId(groups[group].zones()[0]),
             ..Origin::default()

@@ -10,7 +10,7 @@
 
 use std::ops::Range;
 
-use zonda_zoned::{Blocks, Class, Instant, Operation, Origin, Outcome, Payload, Status, StreamId, TenantId};
+use zonda_zoned::{Blocks, Class, Instant, NamespaceId, Operation, Origin, Outcome, Payload, Status, StreamId};
 
 use super::ending::ResetOf;
 use super::{Op, Pool, Waiter};
@@ -242,7 +242,7 @@ impl Pool {
         reclaim.outstanding += 1;
         let origin = Origin {
             class: Class::Background,
-            tenant: TenantId(reclaim.namespace as u16),
+            tenant: Pool::tenant_of(NamespaceId(reclaim.namespace)),
             stream: StreamId(stream),
             stream_width: width as u8,
         };

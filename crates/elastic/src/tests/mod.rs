@@ -12,6 +12,7 @@ mod overdrive;
 mod reclaim;
 mod rig;
 mod space;
+mod tenants;
 
 use rig::Rig;
 use zonda_zoned::{NamespaceId, Prng};
