@@ -17,7 +17,9 @@
 //! | `reclaim` | groups that are not written any more, copied into narrower ones |
 //! | `admin` | namespaces are created, resized and deleted |
 //! | `tenants` | namespaces as tenants of a scheduler |
+//! | `activity` | what the pool is doing, for operators |
 
+mod activity;
 mod admin;
 mod allocate;
 mod build;
@@ -51,6 +53,7 @@ use crate::shape::Shape;
 use crate::vzone::{VZone, Write};
 use crate::zones::{ZoneCounts, Zones};
 
+pub use activity::{Activity, ReclaimProgress};
 pub use admin::{AdminError, NamespaceConfig, PoolEvent};
 pub(crate) use allocate::Granting;
 pub(crate) use build::PoolParts;
@@ -326,21 +329,6 @@ impl Pool {
     #[must_use]
     pub fn share(&self, namespace: NamespaceId) -> Option<Share> {
         self.namespaces.contains_key(&namespace.0).then(|| self.balloon.share(namespace.0))
-    }
-
-    /// Widths of the stripe groups of a v-zone, in order.
-    #[must_use]
-    pub fn group_widths(&self, namespace: NamespaceId, zone: ZoneIndex) -> Vec<u32> {
-        let vzone = self.namespaces.get(&namespace.0).and_then(|found| found.vzones.get(zone.as_usize()));
-        vzone.map_or_else(Vec::new, |vzone| vzone.groups.iter().map(crate::group::Group::width).collect())
-    }
-
-    /// The physical zones of a v-zone, group by group.
-    #[must_use]
-    pub fn physical_zones(&self, namespace: NamespaceId, zone: ZoneIndex) -> Vec<ZoneIndex> {
-        let vzone = self.namespaces.get(&namespace.0).and_then(|found| found.vzones.get(zone.as_usize()));
-        let groups = vzone.map_or(&[][..], |vzone| &vzone.groups);
-        groups.iter().flat_map(|group| group.zones().iter().copied().map(ZoneIndex)).collect()
     }
 
     /// The next command to the drive.
