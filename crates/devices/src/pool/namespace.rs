@@ -93,11 +93,11 @@ impl Drive for PoolNamespace {
 
     /// Those of the drive of the pool: which namespace they concern is not known.
     fn media_errors(&self) -> u64 {
-        self.open().device.drive().drive.media_errors()
+        self.open().device.drive().member().drive.media_errors()
     }
 
     fn space(&self) -> Option<SpaceFacts> {
-        self.open().device.drive().drive.space()
+        self.open().device.drive().member().drive.space()
     }
 
     fn identity(&self) -> Option<&NamespaceIdentity> {
