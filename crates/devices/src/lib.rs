@@ -53,6 +53,7 @@ mod read_only;
 mod remains;
 mod remote;
 mod repair;
+mod saved_reservations;
 mod scheduled;
 mod shared;
 mod space;

@@ -370,9 +370,9 @@ fn open(
                 source: pool_source(path, name),
                 state: format!("{read_only}weight {}, at most {} active zones", own.weight, own.max_active_zones),
                 uuid: uuid.expect("a namespace of a pool has a UUID"),
+                reservations: namespace.saved_reservations(),
                 backing: Backing::Drive(Box::new(namespace)),
                 volatile_write_cache: true,
-                reservations: None,
             })
         }
         Source::Memory(plan) => {

@@ -117,7 +117,8 @@ impl PoolDrive {
     /// The namespace of this name, as a drive. It can be used once at a time.
     ///
     /// # Errors
-    /// When there is no such namespace, it is in use, or the pool is being closed.
+    /// When there is no such namespace, it is in use, its saved reservations are lost or damaged, or the
+    /// pool is being closed.
     pub fn namespace(&self, name: &str) -> Result<PoolNamespace, DriveError> {
         let open = self.open.borrow();
         if !open.is_open() {
@@ -132,7 +133,7 @@ impl PoolDrive {
             ));
         }
         drop(open);
-        Ok(PoolNamespace::new(&self.open, namespace))
+        PoolNamespace::new(&self.open, namespace)
     }
 
     /// Whether a namespace is in use.

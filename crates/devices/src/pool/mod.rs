@@ -8,6 +8,7 @@
 //! shared.rs       a mounted pool on its drive, which the users of its namespaces share
 //! namespace.rs    a namespace of an open pool as a drive of its own
 //! manage.rs       namespaces are created, resized and deleted
+//! reservations.rs the saved reservations of hosts
 //! report.rs       the state of a pool
 //! look.rs         the state of a pool that is not in use, without writing
 //! ```
@@ -23,6 +24,7 @@ mod manage;
 mod namespace;
 mod ownership;
 mod report;
+mod reservations;
 mod shared;
 mod shares;
 mod takeover;

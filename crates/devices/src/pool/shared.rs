@@ -78,6 +78,8 @@ pub(super) struct OpenPool {
     now: Instant,
     scratch: CompletionQueue,
     pub(super) pending: Pending,
+    /// The UUIDs of namespaces that are being deleted.
+    pub(super) leaving: BTreeMap<NamespaceId, [u8; 16]>,
     pub(super) warnings: VecDeque<String>,
     close_error: Option<String>,
 }
@@ -96,6 +98,7 @@ impl OpenPool {
             now: Instant::ZERO,
             scratch: CompletionQueue::new(),
             pending: Pending::default(),
+            leaving: BTreeMap::new(),
             warnings: VecDeque::new(),
             close_error: None,
         };
@@ -298,7 +301,13 @@ impl OpenPool {
                 };
                 self.warnings.push_back(text);
             }
-            PoolEvent::Created { .. } | PoolEvent::Deleted { .. } => self.share_by_weights(),
+            PoolEvent::Created { .. } => self.share_by_weights(),
+            PoolEvent::Deleted { namespace } => {
+                if let Some(uuid) = self.leaving.remove(&namespace) {
+                    self.forget_reservations(&uuid);
+                }
+                self.share_by_weights();
+            }
             _ => {}
         }
         self.pending.on_event(event);

@@ -1,6 +1,7 @@
 //! Pools on images on a real file system.
 
 mod damaged;
+mod reservations;
 mod scheduled;
 
 use std::collections::BTreeMap;
