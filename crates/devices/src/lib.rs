@@ -53,6 +53,7 @@ mod read_only;
 mod remains;
 mod remote;
 mod repair;
+mod saved_reservations;
 mod scheduled;
 mod shared;
 mod space;
@@ -75,8 +76,8 @@ pub use look::user_of_image;
 pub use memory::{MemoryDrive, PacedDrive};
 pub use model::Model;
 pub use pool::{
-    NamespaceSize, NewNamespace, NewPool, POOL_FILE, PoolDrive, PoolNamespace, PoolNamespaceReport, PoolReport,
-    PoolRequest, PoolRequestId, is_pool,
+    NamespaceSize, NewNamespace, NewPool, POOL_FILE, PoolDrive, PoolNamespace, PoolNamespaceReport, PoolOpenOptions,
+    PoolReport, PoolRequest, PoolRequestId, is_pool,
 };
 pub use probe::DriveUser;
 pub use read_only::ReadOnlyImage;

@@ -1,13 +1,16 @@
 //! [`Model`]: a latency model of a drive, initialized to the state of that drive.
 
+use zonda_image::Image;
 use zonda_ssd::Ssd;
-use zonda_ssd::allocation::ElementTable;
+use zonda_ssd::allocation::{ElementTable, ElementTracker};
 use zonda_ssd::profile::Profile;
 use zonda_zoned::zones::ZoneTable;
 use zonda_zoned::{
     Blocks, Command, CommandId, CompletionQueue, Duration, Instant, NamespaceId, Namespaces, Operation, PayloadKind,
     Prng, QueueFull, ZoneAction, ZoneIndex, ZoneState, ZoneTarget, ZonedDevice,
 };
+
+use crate::DriveError;
 
 /// A simulated drive whose clock is ahead of that of its user, by the time that its preparation
 /// took.
@@ -46,6 +49,22 @@ impl Model {
         }
         model.ssd.forget_unclaimed_elements();
         model
+    }
+
+    /// The same for the drive of an image. Service times are random samples; a served drive does not
+    /// need a particular seed.
+    ///
+    /// # Errors
+    /// If its profile cannot be read.
+    pub fn of_image(image: &Image, elements: Option<&ElementTracker>) -> Result<Model, DriveError> {
+        let profile = Profile::parse(&image.spec().profile).map_err(|error| {
+            DriveError::new(
+                format!("cannot read the profile of the image: {error}"),
+                "serve it with --timing none, or with the version of zonda that created it",
+            )
+        })?;
+        let elements = elements.map(ElementTracker::table);
+        Ok(Model::from_zones(&profile, image.zones(), elements.as_ref(), &Prng::new(1)))
     }
 
     /// Writes, finishes or degrades one zone.

@@ -6,7 +6,7 @@ use std::io::{self, ErrorKind, Write};
 use std::path::Path;
 
 use rustix::fd::OwnedFd;
-use rustix::fs::{FlockOperation, Mode, OFlags, flock, fsync, open, openat, renameat};
+use rustix::fs::{AtFlags, FlockOperation, Mode, OFlags, flock, fsync, open, openat, renameat, unlinkat};
 use rustix::io::{Errno, retry_on_intr};
 use zonda_ring::FileOptions;
 
@@ -40,6 +40,11 @@ impl OpenDirectory {
         file.sync_all()?;
         renameat(&self.fd, new, &self.fd, name)?;
         Ok(retry_on_intr(|| fsync(&self.fd))?)
+    }
+
+    /// Removes a file that is not needed. If this fails, it remains.
+    pub(crate) fn remove(&self, name: &str) {
+        let _ = unlinkat(&self.fd, name, AtFlags::empty());
     }
 }
 

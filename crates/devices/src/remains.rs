@@ -12,8 +12,10 @@
 
 use std::collections::VecDeque;
 
+use zonda_elastic::MAGICS;
 use zonda_elastic::limits::LOG_ZONES;
 use zonda_nvme::tcp::crc32c;
+use zonda_raid::{SEGMENT_MAGIC, SUPERBLOCK_MAGIC};
 use zonda_zoned::{Lba, ZoneDescriptor};
 
 use crate::probe::written_blocks;
@@ -25,12 +27,8 @@ const HEADER_BLOCKS: u64 = 2;
 /// Blocks at each end of a zone of a log that are read. Damage usually is in one place.
 const LOG_BLOCKS: u64 = 4;
 
-/// Log, reservation and owner blocks of a pool.
-const OF_POOL: [[u8; 4]; 3] = [*b"ZELG", *b"ZERZ", *b"ZEOW"];
-/// Headers of segments.
-const SEGMENT: [u8; 4] = *b"ZVSG";
 /// Superblocks, and headers of segments, of a volume.
-const OF_VOLUME: [[u8; 4]; 2] = [*b"ZVSB", SEGMENT];
+const OF_VOLUME: [[u8; 4]; 2] = [SUPERBLOCK_MAGIC, SEGMENT_MAGIC];
 
 /// The volume or pool that has written a block, and its UUID if the block is intact.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -46,10 +44,10 @@ impl Remains {
         let is_one_of = |all: &[[u8; 4]]| all.iter().any(|one| one == magic);
         let is_intact = || crc32c(&block[8..]).to_le_bytes() == sum;
         let uuid = || uuid.try_into().ok().filter(|_| is_intact());
-        if is_one_of(&OF_POOL) {
+        if is_one_of(&MAGICS) {
             Some(Remains::Pool(uuid()))
         } else if is_one_of(&OF_VOLUME) {
-            Some(Remains::Volume(if magic == SEGMENT { uuid() } else { None }))
+            Some(Remains::Volume(if magic == SEGMENT_MAGIC { uuid() } else { None }))
         } else {
             None
         }
@@ -102,7 +100,7 @@ mod tests {
 
     #[test]
     fn a_damaged_block_is_recognized_by_its_magic_and_an_intact_one_names_its_owner() {
-        for magic in OF_POOL {
+        for magic in MAGICS {
             assert_eq!(Remains::of_block(&sealed(magic)), Some(Remains::Pool(Some([7; 16]))));
         }
         assert_eq!(Remains::of_block(&sealed(*b"ZVSG")), Some(Remains::Volume(Some([7; 16]))));

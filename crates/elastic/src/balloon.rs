@@ -350,8 +350,10 @@ impl Balloon {
     }
 }
 
-/// `whole` × `weight` ÷ `weights`, rounded down.
-fn portion(whole: u32, weight: u32, weights: u64) -> u32 {
+/// The part of `whole` zones that a namespace of this weight has, if all together have the weight
+/// `weights`: `whole` × `weight` ÷ `weights`, rounded down.
+#[must_use]
+pub fn portion(whole: u32, weight: u32, weights: u64) -> u32 {
     (u64::from(whole) * u64::from(weight)).checked_div(weights).unwrap_or(0) as u32
 }
 

@@ -6,7 +6,7 @@ use zonda_zoned::{
 
 use crate::bug::Seeded;
 use crate::limits::{REOPEN_PAUSE_MAX, REOPEN_PAUSE_MIN};
-use crate::machine::{AdminError, NamespaceConfig, Pool, PoolEvent};
+use crate::machine::{Activity, AdminError, NamespaceConfig, Pool, PoolEvent};
 use crate::start::{Goal, Start, StartError};
 
 /// Interval between retries of a drive that refuses commands although nothing is in flight.
@@ -71,6 +71,16 @@ impl<D: ZonedDevice> ElasticDevice<D> {
         match &self.state {
             State::Open(pool) | State::Reopening { before: pool, .. } => Some(pool),
             _ => None,
+        }
+    }
+
+    /// What the pool is doing; `None` if it is not open.
+    pub fn activity(&self) -> Option<Activity> {
+        let is_reopening = |activity: Activity| Activity { is_reopening: true, ..activity };
+        match &self.state {
+            State::Open(pool) => Some(pool.activity()),
+            State::Reopening { before, .. } => Some(is_reopening(before.activity())),
+            State::Starting(_) | State::Refused(_) => None,
         }
     }
 

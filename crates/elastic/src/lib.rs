@@ -38,10 +38,10 @@ mod tests;
 mod vzone;
 mod zones;
 
-pub use balloon::Share;
+pub use balloon::{Share, portion};
 pub use device::ElasticDevice;
-pub use format::{BlockError, PoolId, pool_of_log_block};
-pub use machine::{AdminError, NamespaceConfig, Pool, PoolEvent};
+pub use format::{BlockError, MAGICS, PoolId, pool_of_log_block};
+pub use machine::{Activity, AdminError, NamespaceConfig, Pool, PoolEvent, ReclaimProgress};
 pub use shape::{PoolOptions, Shape};
 pub use start::{Goal, Start, StartError};
 pub use zones::ZoneCounts;

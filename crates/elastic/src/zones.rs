@@ -134,6 +134,11 @@ impl Zones {
         self.active_max = self.active_max.saturating_sub(1);
     }
 
+    /// Zones of no group that may be active.
+    pub(crate) fn doubtful(&self) -> u32 {
+        self.doubtful
+    }
+
     /// A zone that is in no group, or not for long, may stay active.
     pub(crate) fn begin_doubt(&mut self) {
         self.doubtful += 1;

@@ -5,8 +5,8 @@ use std::net::SocketAddr;
 use std::path::Path;
 
 use zonda_devices::{
-    Drive, DriveError, FileBacked, FirstZones, MemoryDrive, Model, PacedDrive, PoolDrive, ReadOnlyImage,
-    ScheduledDrive, VolumeDrive, VolumeReport, is_pool, is_volume, random, user_of_image,
+    Drive, DriveError, FileBacked, FirstZones, MemoryDrive, Model, PacedDrive, PoolDrive, PoolOpenOptions,
+    ReadOnlyImage, ScheduledDrive, VolumeDrive, VolumeReport, is_pool, is_volume, random, user_of_image,
 };
 use zonda_image::{Image, ImageFile, RecoveryReport};
 use zonda_nvme::identify::NamespaceIdentity;
@@ -14,7 +14,6 @@ use zonda_nvme::tcp::Digests;
 use zonda_ring::{Bytes, Ring};
 use zonda_sched::{EznsConfig, MqDeadlineConfig, Policy};
 use zonda_ssd::allocation::ElementTracker;
-use zonda_ssd::profile::Profile;
 use zonda_target::{
     HostAccess, HostEntry, NamespaceConfig, NamespaceOptions, Portal, SubsystemConfig, Target, TargetConfig,
 };
@@ -136,7 +135,11 @@ pub(crate) fn open_namespace(
     let geometry = opened.backing.drive().geometry(NamespaceId::FIRST).clone();
     let timing = if namespace.timing == TimingSpec::None { "none" } else { "profile" };
     let source = opened.source.clone();
-    let backing = scheduled(opened.backing, namespace.scheduler);
+    let backing = match namespace.source {
+        // It is before the drive of the pool.
+        Source::Pool { .. } => opened.backing,
+        _ => scheduled(opened.backing, namespace.scheduler),
+    };
     let device = drives.add(Served::new(backing, opened.source, timing));
     Ok(OpenedNamespace {
         info: NamespaceInfo {
@@ -347,7 +350,9 @@ fn open(
             })
         }
         Source::Pool { path, name } => {
-            let pool = open_pool(path, ring, drives)?;
+            let options = PoolOpenOptions { scheduler: policy(namespace.scheduler), is_paced };
+            let pool = open_pool(path, &options, ring, drives)?;
+            let read_only = if namespace.read_only { "read-only, " } else { "" };
             let namespace = match pool.namespace(name) {
                 Ok(namespace) => namespace,
                 Err(error) => {
@@ -363,11 +368,11 @@ fn open(
             let uuid = namespace.identity().and_then(|identity| identity.uuid);
             Ok(Opened {
                 source: pool_source(path, name),
-                state: format!("weight {}, at most {} active zones", own.weight, own.max_active_zones),
+                state: format!("{read_only}weight {}, at most {} active zones", own.weight, own.max_active_zones),
                 uuid: uuid.expect("a namespace of a pool has a UUID"),
+                reservations: namespace.saved_reservations(),
                 backing: Backing::Drive(Box::new(namespace)),
                 volatile_write_cache: true,
-                reservations: None,
             })
         }
         Source::Memory(plan) => {
@@ -390,24 +395,41 @@ fn open(
 }
 
 /// The pool in a directory, which is opened once for all of its namespaces.
-fn open_pool(path: &Path, ring: &Ring, drives: &mut Drives) -> Result<PoolDrive, ServeError> {
+fn open_pool(
+    path: &Path,
+    options: &PoolOpenOptions,
+    ring: &Ring,
+    drives: &mut Drives,
+) -> Result<PoolDrive, ServeError> {
     // The configuration may name it in several ways.
     let whole = path.canonicalize().unwrap_or_else(|_| path.to_owned());
     if let Some(pool) = drives.pool(&whole) {
+        if pool.options() != *options {
+            return Err(ServeError::new(
+                format!("the pool in {} is open with another scheduler or timing", path.display()),
+                "write its path in the same way in [[pool]] and for each of its namespaces; a running server keeps both until it \
+                 serves no namespace of the pool",
+            ));
+        }
         return Ok(pool);
     }
-    let pool = unused(|| PoolDrive::open(path, ring))?;
+    let pool = unused(|| PoolDrive::open_with(path, options, ring))?;
     drives.add_pool(whole, pool.clone());
     Ok(pool)
 }
 
-fn scheduled(backing: Backing, scheduler: SchedulerSpec) -> Backing {
-    let policy = match scheduler {
-        SchedulerSpec::None => return backing,
+fn policy(scheduler: SchedulerSpec) -> Policy {
+    match scheduler {
+        SchedulerSpec::None => Policy::None,
         SchedulerSpec::MqDeadline => Policy::MqDeadline(MqDeadlineConfig::default()),
         SchedulerSpec::Ezns => Policy::Ezns(EznsConfig::default()),
-    };
+    }
+}
+
+fn scheduled(backing: Backing, scheduler: SchedulerSpec) -> Backing {
+    let policy = policy(scheduler);
     match backing {
+        _ if policy == Policy::None => backing,
         Backing::Drive(drive) => Backing::Drive(Box::new(ScheduledDrive::new(drive, &policy))),
         Backing::Volume(_) => unreachable!("the configuration refuses it"),
     }
@@ -442,14 +464,7 @@ fn unused<T>(open: impl FnMut() -> Result<T, DriveError>) -> Result<T, ServeErro
 }
 
 fn model_of_image(image: &Image, elements: Option<&ElementTracker>) -> Result<Model, ServeError> {
-    let profile = Profile::parse(&image.spec().profile).map_err(|error| {
-        ServeError::new(
-            format!("cannot read the profile of the image: {error}"),
-            "serve it with --timing none, or with the version of zonda that created it",
-        )
-    })?;
-    let elements = elements.map(ElementTracker::table);
-    Ok(Model::from_zones(&profile, image.zones(), elements.as_ref(), &prng()))
+    Model::of_image(image, elements).map_err(|error| ServeError::new(error.message, error.help))
 }
 
 fn paced(drive: Box<dyn Drive>, model: Option<Model>) -> Box<dyn Drive> {

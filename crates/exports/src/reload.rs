@@ -114,6 +114,13 @@ fn compare<'p>(
             Some(served) if is_same(served, namespace) && may_grow(served.zones, namespace.zones) => {
                 changes.resized.push((&after.nqn, namespace.id, namespace.zones));
             }
+            Some(served) if is_other_use_of_pool(served, namespace) => {
+                let what = format!(
+                    "scheduler and timing of the pool of {} cannot change while it is served",
+                    source_of(namespace)
+                );
+                return Err(ServeError::new(what, RESTART));
+            }
             Some(served) => {
                 let what =
                     format!("subsystem {}: namespace {} has another drive or other options", after.nqn, namespace.id);
@@ -175,6 +182,12 @@ fn is_same(one: &NamespacePlan, other: &NamespacePlan) -> bool {
         (one, other) => one.is_same_place(other),
     };
     is_same_source && one.timing == other.timing && one.scheduler == other.scheduler && one.read_only == other.read_only
+}
+
+/// Whether both are a namespace of a pool, which is open with another scheduler or timing.
+fn is_other_use_of_pool(served: &NamespacePlan, namespace: &NamespacePlan) -> bool {
+    let of_pool = matches!(served.source, Source::Pool { .. }) && served.source.is_same_place(&namespace.source);
+    of_pool && (served.timing, served.scheduler) != (namespace.timing, namespace.scheduler)
 }
 
 /// Whether a namespace that serves so many zones may serve so many others. One that serves all of
@@ -381,6 +394,21 @@ mod tests {
         let other = error(&old, &subsystem("a", &named("log")));
         assert!(other.message.contains("namespace 1 has another drive"), "{other}");
         assert_eq!(other.help, "give it another id, or restart the server");
+    }
+
+    #[test]
+    fn a_pool_that_is_served_keeps_its_scheduler_and_timing() {
+        let served = subsystem("a", "[[subsystem.namespace]]\npool = \"p\"\nname = \"db\"\n");
+        let settings = |keys: &str| format!("[[pool]]\npath = \"p\"\n{keys}\n");
+        let ezns = settings("scheduler = \"ezns\"") + &served;
+        assert_eq!(lines(&ezns, &ezns), Vec::<String>::new());
+        for other in [served.clone(), settings("scheduler = \"ezns\"\ntiming = \"profile\"") + &served] {
+            let error = error(&ezns, &other);
+            assert_eq!(error.message, "scheduler and timing of the pool of p:db cannot change while it is served");
+            assert_eq!(error.help, RESTART);
+        }
+        let read_only = error(&served, &(served.clone() + "read_only = true\n"));
+        assert!(read_only.message.contains("namespace 1 has another drive or other options"), "{read_only}");
     }
 
     #[test]

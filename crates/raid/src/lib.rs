@@ -43,7 +43,7 @@ pub use bug::SeededBug;
 pub use config::{Level, MountOptions, Scheme, StreamShape, Tuning, Victim, VolumeConfig};
 pub use error::VolumeError;
 pub use event::{Event, FailReason};
-pub use format::{ArrayId, METADATA_BYTES, MemberState, VERSION};
+pub use format::{ArrayId, METADATA_BYTES, MemberState, SEGMENT_MAGIC, SUPERBLOCK_MAGIC, VERSION};
 pub use identify::{Identity, KnownMember, Membership, SUPERBLOCKS_BACK_MAX, identify};
 pub use machine::{Counters, DamageCounts, Extent, MemberReport, Volume, VolumeStatus};
 pub use sides::Agreement;

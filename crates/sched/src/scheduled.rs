@@ -3,7 +3,8 @@
 use std::collections::VecDeque;
 
 use zonda_zoned::{
-    Command, CommandId, Completion, CompletionQueue, Duration, Instant, Key, Namespaces, QueueFull, Slab, ZonedDevice,
+    Command, CommandId, Completion, CompletionQueue, Duration, Instant, Key, Namespaces, QueueFull, Slab, TenantId,
+    ZonedDevice,
 };
 
 use crate::limits::{IN_FLIGHT_MAX, WAITING_MAX};
@@ -126,6 +127,11 @@ impl<D: ZonedDevice> Scheduled<D> {
     #[must_use]
     pub fn scheduler_name(&self) -> &'static str {
         self.scheduler.name()
+    }
+
+    /// From now on a tenant has this share of the device, relative to that of others.
+    pub fn set_weight(&mut self, tenant: TenantId, weight: u32) {
+        self.scheduler.set_weight(tenant, weight);
     }
 
     /// What has passed so far.

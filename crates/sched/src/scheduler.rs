@@ -1,6 +1,6 @@
 //! [`Scheduler`]: a policy.
 
-use zonda_zoned::{Duration, Instant, Key};
+use zonda_zoned::{Duration, Instant, Key, TenantId};
 
 use crate::Request;
 use crate::order::Waiting;
@@ -57,6 +57,12 @@ pub trait Scheduler {
     /// called at that time, it is a later one.
     fn next_timeout(&self) -> Option<Instant> {
         None
+    }
+
+    /// From now on a tenant has this share of the device, relative to that of others. A policy without
+    /// shares ignores it.
+    fn set_weight(&mut self, tenant: TenantId, weight: u32) {
+        let _ = (tenant, weight);
     }
 
     /// The number of requests that were pushed and not popped.

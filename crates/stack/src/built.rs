@@ -3,7 +3,7 @@
 use zonda_layers::{Delay, Fault, OperationKind, RuleCounters, Slice, Trace};
 use zonda_raid::{MemberIndex, VolumeDevice};
 use zonda_sched::{Scheduled, ScheduledCounters};
-use zonda_zoned::{Command, CompletionQueue, Instant, NamespaceId, Namespaces, QueueFull, ZonedDevice};
+use zonda_zoned::{Command, CompletionQueue, Instant, NamespaceId, Namespaces, QueueFull, TenantId, ZonedDevice};
 
 use crate::{LayerResult, OperationCount};
 
@@ -88,6 +88,16 @@ impl<D: ZonedDevice> Stack<D> {
         match self {
             Stack::Fault(fault) => Some(fault),
             layer => layer.below_mut()?.fault_mut(),
+        }
+    }
+
+    /// Gives a tenant this share of the device in each scheduler over the drive or volume.
+    pub fn set_weight(&mut self, tenant: TenantId, weight: u32) {
+        if let Stack::Scheduled(scheduled) = self {
+            scheduled.set_weight(tenant, weight);
+        }
+        if let Some(below) = self.below_mut() {
+            below.set_weight(tenant, weight);
         }
     }
 

@@ -8,6 +8,7 @@ use zonda_zoned::{
     Command, CommandId, CompletionQueue, NamespaceId, Operation, PayloadKind, ZoneAction, ZoneTarget, ZonedDevice,
 };
 
+use super::base::PoolBase;
 use super::directory::PoolDirectory;
 use super::drive::{NotStarted, PoolDrive, loop_failed, open_reserved, started};
 use crate::probe::Probe;
@@ -64,7 +65,7 @@ impl PoolDrive {
             return Err(error);
         }
         let goal = Goal::Create { id: directory.id(), options: new.options };
-        let mut device = ElasticDevice::new(drive, goal, PayloadKind::Bytes);
+        let mut device = ElasticDevice::new(PoolBase::of(drive), goal, PayloadKind::Bytes);
         let failed = |why: String| {
             DriveError::new(
                 format!("cannot create the pool on {}: {why}", new.drive),
@@ -77,7 +78,7 @@ impl PoolDrive {
             Err(NotStarted::Refused(error)) => failed(error.to_string()),
             Err(NotStarted::Loop(error)) => error,
         };
-        release(vec![device.into_drive()], ring);
+        release(vec![device.into_drive().into_member()], ring);
         Err(error)
     }
 }
@@ -85,7 +86,7 @@ impl PoolDrive {
 /// The drive of a new pool, to which nothing was written yet.
 fn opened(directory: &mut PoolDirectory, new: &NewPool, ring: &Ring) -> Result<MemberDevice, DriveError> {
     let access = directory.access()?;
-    let mut drive = open_reserved(directory, &access, ring)?;
+    let mut drive = open_reserved(directory, &access, |access| MemberDevice::open(access, ring), ring)?;
     let checked = check(directory, new, &mut drive, ring);
     match checked {
         Ok(()) => Ok(drive),

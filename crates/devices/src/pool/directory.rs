@@ -52,6 +52,9 @@ pub(super) struct PoolFile {
     /// copy.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     epoch: Option<u64>,
+    /// UUIDs of the namespaces of which a file beside this one has the saved reservations of hosts.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    keeps_reservations: Vec<String>,
     /// The owner that last reserved the drive at its server; absent for an image.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     owner: Option<LastOwner>,
@@ -106,6 +109,7 @@ impl PoolDirectory {
             pool,
             state: Some(FileState::Creating),
             epoch: None,
+            keeps_reservations: Vec::new(),
             owner: None,
             stays_reserved: false,
             drive,
@@ -242,6 +246,34 @@ impl PoolDirectory {
     /// The owner epoch of the last program that has reserved the drive.
     pub(super) fn owner_epoch(&self) -> u32 {
         self.file.owner.as_ref().map_or(0, |owner| owner.epoch)
+    }
+
+    /// Whether a file has the saved reservations of the namespace with this UUID.
+    pub(super) fn keeps_reservations(&self, uuid: &str) -> bool {
+        self.file.keeps_reservations.iter().any(|kept| kept == uuid)
+    }
+
+    /// Saves whether a file has the saved reservations of this namespace.
+    pub(super) fn keep_reservations(&mut self, uuid: &str, keeps: bool) -> Result<(), DriveError> {
+        if self.keeps_reservations(uuid) == keeps {
+            return Ok(());
+        }
+        let before = self.file.keeps_reservations.clone();
+        self.file.keeps_reservations.retain(|kept| kept != uuid);
+        if keeps {
+            self.file.keeps_reservations.push(uuid.to_owned());
+        }
+        self.save().inspect_err(|_| self.file.keeps_reservations = before)
+    }
+
+    /// Replaces a file of the directory atomically; `new` is its name until it is durable.
+    pub(super) fn replace(&self, name: &str, new: &str, content: &[u8]) -> io::Result<()> {
+        self.lock.directory.replace(name, new, content)
+    }
+
+    /// Removes a file of the directory that is not needed. If this fails, it remains.
+    pub(super) fn remove_file(&self, name: &str) {
+        self.lock.directory.remove(name);
     }
 
     /// Whether the drive stays reserved for this directory when it is closed.

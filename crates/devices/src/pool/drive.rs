@@ -9,6 +9,7 @@ use zonda_initiator::Holder;
 use zonda_ring::Ring;
 use zonda_zoned::{CompletionQueue, Duration, NamespaceId, PayloadKind, ZonedDevice};
 
+use super::base::{PoolBase, PoolOpenOptions};
 use super::directory::PoolDirectory;
 use super::namespace::PoolNamespace;
 use super::report::PoolReport;
@@ -35,15 +36,26 @@ impl PoolDrive {
     /// When there is no pool, it or its drive is in use, or the drive cannot be used; with the
     /// remedy.
     pub fn open(path: &Path, ring: &Ring) -> Result<PoolDrive, DriveError> {
+        PoolDrive::open_with(path, &PoolOpenOptions::default(), ring)
+    }
+
+    /// The same, with a scheduler before the drive, or the latencies of its profile.
+    ///
+    /// # Errors
+    /// As of [`open`](PoolDrive::open), and if the drive cannot have these latencies.
+    pub fn open_with(path: &Path, options: &PoolOpenOptions, ring: &Ring) -> Result<PoolDrive, DriveError> {
         let mut directory = PoolDirectory::open(path)?;
-        let access = directory.access()?;
-        let drive = open_reserved(&mut directory, &access, ring)?;
+        let drive = PoolBase::open(&mut directory, options, ring)?;
         let goal = Goal::Mount { id: Some(directory.id()), epoch_min: directory.epoch() };
         let mut device = ElasticDevice::new(drive, goal, PayloadKind::Bytes);
         match started(&mut device, ring).map_err(|error| not_mounted(&error, &directory)) {
-            Ok(is_recorded) => PoolDrive::of(device, directory, is_recorded, ring),
+            Ok(is_recorded) => {
+                let pool = PoolDrive::of(device, directory, is_recorded, ring)?;
+                pool.open.borrow_mut().options = options.clone();
+                Ok(pool)
+            }
             Err(error) => {
-                release(vec![device.into_drive()], ring);
+                release(vec![device.into_drive().into_member()], ring);
                 Err(error)
             }
         }
@@ -84,6 +96,12 @@ impl PoolDrive {
         self.open.borrow().directory.path().to_owned()
     }
 
+    /// How it was opened.
+    #[must_use]
+    pub fn options(&self) -> PoolOpenOptions {
+        self.open.borrow().options.clone()
+    }
+
     /// The state of the pool.
     #[must_use]
     pub fn report(&self) -> PoolReport {
@@ -99,7 +117,8 @@ impl PoolDrive {
     /// The namespace of this name, as a drive. It can be used once at a time.
     ///
     /// # Errors
-    /// When there is no such namespace, it is in use, or the pool is being closed.
+    /// When there is no such namespace, it is in use, its saved reservations are lost or damaged, or the
+    /// pool is being closed.
     pub fn namespace(&self, name: &str) -> Result<PoolNamespace, DriveError> {
         let open = self.open.borrow();
         if !open.is_open() {
@@ -114,7 +133,7 @@ impl PoolDrive {
             ));
         }
         drop(open);
-        Ok(PoolNamespace::new(&self.open, namespace))
+        PoolNamespace::new(&self.open, namespace)
     }
 
     /// Whether a namespace is in use.
@@ -171,13 +190,14 @@ fn no_namespace(path: &Path, name: &str, report: &PoolReport) -> DriveError {
     DriveError::missing(format!("the pool in {shown} has no namespace \"{name}\""), help)
 }
 
-/// Opens the drive of a pool, and reserves it if it is a namespace of a server.
+/// Opens the drive of a pool with `open`, and reserves it if it is a namespace of a server.
 pub(super) fn open_reserved(
     directory: &mut PoolDirectory,
     access: &Access,
+    open: impl FnOnce(&Access) -> Result<MemberDevice, DriveError>,
     ring: &Ring,
 ) -> Result<MemberDevice, DriveError> {
-    let device = MemberDevice::open(access, ring).map_err(|error| of_pool(error, directory))?;
+    let device = open(access).map_err(|error| of_pool(error, directory))?;
     let mut device = reserved(directory, device, ring)?;
     if directory.stays_reserved() {
         device.stay_reserved();

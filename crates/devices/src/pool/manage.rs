@@ -207,8 +207,10 @@ impl OpenPool {
                         "stop its export first: remove it from zonda.toml and run zonda reload, or stop the server",
                     ));
                 }
+                let uuid = self.pool().namespace_config(namespace).map(|config| config.uuid);
                 let deleted = self.device.delete_namespace(now, namespace);
                 deleted.map_err(|error| refused("delete", name, &error))?;
+                self.leaving.extend(uuid.map(|uuid| (namespace, uuid)));
                 (Change::Delete, namespace)
             }
         };

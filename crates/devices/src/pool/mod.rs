@@ -4,15 +4,18 @@
 //! directory.rs    pool.toml, which records where the drive is, and the lock
 //! drive.rs        opens a pool, and hands out its namespaces
 //! create.rs       creates pools
+//! base.rs         what a pool is on: its drive, and a scheduler
 //! shared.rs       a mounted pool on its drive, which the users of its namespaces share
 //! namespace.rs    a namespace of an open pool as a drive of its own
 //! manage.rs       namespaces are created, resized and deleted
+//! reservations.rs the saved reservations of hosts
 //! report.rs       the state of a pool
 //! look.rs         the state of a pool that is not in use, without writing
 //! ```
 //!
 //! The rules of pools, and what they write on their drives, are in [`zonda_elastic`].
 
+mod base;
 mod create;
 mod directory;
 mod drive;
@@ -21,10 +24,12 @@ mod manage;
 mod namespace;
 mod ownership;
 mod report;
+mod reservations;
 mod shared;
 mod shares;
 mod takeover;
 
+pub use base::PoolOpenOptions;
 pub use create::NewPool;
 pub use directory::{POOL_FILE, is_pool};
 pub use drive::PoolDrive;

@@ -4,10 +4,11 @@ use std::cell::{Ref, RefCell, RefMut};
 use std::rc::Rc;
 
 use zonda_nvme::identify::NamespaceIdentity;
+use zonda_ring::Bytes;
 use zonda_zoned::{Command, CompletionQueue, Instant, NamespaceId, Namespaces, QueueFull, ZonedDevice};
 
 use super::shared::{OpenPool, UserId};
-use crate::{Drive, DriveFacts, SpaceFacts};
+use crate::{Drive, DriveError, DriveFacts, SpaceFacts};
 
 /// A namespace of an open pool, which appears as the first and only one of a drive. The pool is
 /// closed with the last of its namespaces that are in use.
@@ -18,22 +19,34 @@ pub struct PoolNamespace {
     /// Of the namespaces of the pool, when `namespaces` was updated.
     version: u64,
     identity: NamespaceIdentity,
+    uuid: [u8; 16],
+    /// The saved reservations of hosts.
+    reservations: Bytes,
+    /// The result of saving them, until it is taken.
+    saved: Option<bool>,
 }
 
 impl PoolNamespace {
     /// A new user of this namespace, which exists.
-    pub(super) fn new(pool: &Rc<RefCell<OpenPool>>, namespace: NamespaceId) -> PoolNamespace {
+    ///
+    /// # Errors
+    /// When its saved reservations cannot be read.
+    pub(super) fn new(pool: &Rc<RefCell<OpenPool>>, namespace: NamespaceId) -> Result<PoolNamespace, DriveError> {
         let mut open = pool.borrow_mut();
-        let user = open.add_user(namespace);
         let config = open.pool().namespace_config(namespace).expect("the namespace exists");
+        let reservations = open.load_reservations(&config.name, &config.uuid)?;
+        let user = open.add_user(namespace);
         let geometry = open.device.geometry(namespace).clone();
-        PoolNamespace {
+        Ok(PoolNamespace {
             user,
             namespaces: Namespaces::single(geometry),
             version: open.device.namespaces().version(),
             identity: NamespaceIdentity { uuid: Some(config.uuid), ..NamespaceIdentity::default() },
+            uuid: config.uuid,
+            reservations,
+            saved: None,
             pool: Rc::clone(pool),
-        }
+        })
     }
 
     fn open(&self) -> Ref<'_, OpenPool> {
@@ -93,15 +106,31 @@ impl Drive for PoolNamespace {
 
     /// Those of the drive of the pool: which namespace they concern is not known.
     fn media_errors(&self) -> u64 {
-        self.open().device.drive().drive.media_errors()
+        self.open().device.drive().member().drive.media_errors()
     }
 
     fn space(&self) -> Option<SpaceFacts> {
-        self.open().device.drive().drive.space()
+        self.open().device.drive().member().drive.space()
     }
 
     fn identity(&self) -> Option<&NamespaceIdentity> {
         Some(&self.identity)
+    }
+
+    fn saved_reservations(&self) -> Option<Bytes> {
+        Some(self.reservations.clone())
+    }
+
+    fn save_reservations(&mut self, _now: Instant, bytes: Bytes) {
+        let is_saved = self.open_mut().store_reservations(&self.uuid, &bytes);
+        self.saved = Some(is_saved);
+        if is_saved {
+            self.reservations = bytes;
+        }
+    }
+
+    fn take_reservations_saved(&mut self) -> Option<bool> {
+        self.saved.take()
     }
 
     fn take_warning(&mut self) -> Option<String> {

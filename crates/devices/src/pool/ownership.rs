@@ -79,12 +79,12 @@ impl Ownership {
 impl OpenPool {
     /// Requests a confirmation when that is due, and submits the commands that waited for one.
     pub(super) fn keep_ownership(&mut self, now: Instant) {
-        let drive = self.device.drive_mut();
+        let drive = self.device.drive_mut().member_mut();
         if drive.is_remote() && self.ownership.ask_at <= now {
             self.ownership.ask_at = now + ASK_INTERVAL;
             drive.confirm(now);
         }
-        match self.ownership.known(self.device.drive(), now) {
+        match self.ownership.known(self.device.drive().member(), now) {
             Known::Unconfirmed => {}
             Known::Lost => {
                 self.refuse_held(Status::NamespaceNotReady);
@@ -116,7 +116,7 @@ impl OpenPool {
     /// If a command has failed with Reservation Conflict, another owner has the pool: nothing is
     /// written any more, and every command of a host fails. Returns whether that is so.
     pub(super) fn look_for_conflict(&mut self, now: Instant) -> bool {
-        if !self.device.drive().is_refused() {
+        if !self.device.drive().member().is_refused() {
             return false;
         }
         self.phase = Phase::TakenOver(now + NAME_MAX);
@@ -132,7 +132,7 @@ impl OpenPool {
     /// owner stays.
     pub(super) fn end_ownership(&mut self, now: Instant) {
         let Phase::TakenOver(until) = self.phase else { return };
-        let drive = self.device.drive_mut();
+        let drive = self.device.drive_mut().member_mut();
         drive.poll(now, &mut CompletionQueue::new());
         let Some(holder) = drive.refused_by().or((now >= until).then_some(None)) else { return };
         drive.drive.close_reserved(now);

@@ -15,6 +15,9 @@ pub struct PoolReport {
     pub drive: String,
     /// Counts the programs that have opened it.
     pub epoch: u64,
+    /// The scheduler before the drive; `None` without one, or while no server uses the pool.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub scheduler: Option<String>,
     /// Both copies of its log have failed: nothing can be written any more.
     pub is_read_only: bool,
     /// Physical zones of a zone of a namespace.
@@ -84,6 +87,7 @@ impl PoolReport {
             pool: random::uuid_text(&pool.id().0),
             drive: location.to_owned(),
             epoch: pool.epoch(),
+            scheduler: None,
             is_read_only: pool.is_read_only(),
             zones_per_vzone: shape.zones_per_vzone,
             zone_capacity_bytes: shape.vzone_capacity_blocks().bytes(drive.block_size_bytes),

@@ -11,12 +11,12 @@ use zonda_zoned::{
     Status, ZonedDevice,
 };
 
+use super::base::{PoolBase, PoolOpenOptions};
 use super::directory::PoolDirectory;
 use super::manage::Pending;
 use super::ownership::Ownership;
 use super::report::PoolReport;
 use crate::DriveError;
-use crate::volume::member_device::MemberDevice;
 
 /// Commands of one namespace in the pool at a time: a tenant with many outstanding commands leaves
 /// most of [`zonda_elastic::limits::COMMANDS_MAX`] to others.
@@ -30,7 +30,7 @@ const _: () = assert!(
 );
 
 /// The device of a pool.
-pub(super) type PoolOnDrive = ElasticDevice<MemberDevice>;
+pub(super) type PoolOnDrive = ElasticDevice<PoolBase>;
 
 /// A number of a user of a namespace, which is never used again.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
@@ -69,6 +69,7 @@ pub(super) enum Phase {
 pub(super) struct OpenPool {
     pub(super) device: PoolOnDrive,
     pub(super) directory: PoolDirectory,
+    pub(super) options: PoolOpenOptions,
     flights: Slab<Flight>,
     users: BTreeMap<UserId, User>,
     next_user: u64,
@@ -77,15 +78,18 @@ pub(super) struct OpenPool {
     now: Instant,
     scratch: CompletionQueue,
     pub(super) pending: Pending,
+    /// The UUIDs of namespaces that are being deleted.
+    pub(super) leaving: BTreeMap<NamespaceId, [u8; 16]>,
     pub(super) warnings: VecDeque<String>,
     close_error: Option<String>,
 }
 
 impl OpenPool {
     pub(super) fn new(device: PoolOnDrive, directory: PoolDirectory) -> OpenPool {
-        OpenPool {
+        let mut open = OpenPool {
             device,
             directory,
+            options: PoolOpenOptions::default(),
             flights: Slab::new(),
             users: BTreeMap::new(),
             next_user: 0,
@@ -94,9 +98,18 @@ impl OpenPool {
             now: Instant::ZERO,
             scratch: CompletionQueue::new(),
             pending: Pending::default(),
+            leaving: BTreeMap::new(),
             warnings: VecDeque::new(),
             close_error: None,
-        }
+        };
+        open.share_by_weights();
+        open
+    }
+
+    /// Passes the weights of the namespaces to the scheduler.
+    fn share_by_weights(&mut self) {
+        let weights = self.pool().weights();
+        self.device.drive_mut().set_weights(weights);
     }
 
     pub(super) fn pool(&self) -> &Pool {
@@ -105,11 +118,14 @@ impl OpenPool {
 
     /// The geometry of its drive.
     pub(super) fn drive_geometry(&self) -> &Geometry {
-        self.device.drive().geometry(NamespaceId::FIRST)
+        self.device.drive().member().geometry(NamespaceId::FIRST)
     }
 
     pub(super) fn report(&self) -> PoolReport {
-        PoolReport::of(self.pool(), self.drive_geometry(), self.directory.drive())
+        PoolReport {
+            scheduler: self.device.drive().scheduler().map(str::to_owned),
+            ..PoolReport::of(self.pool(), self.drive_geometry(), self.directory.drive())
+        }
     }
 
     /// Users may pass an earlier time than another one has.
@@ -166,7 +182,7 @@ impl OpenPool {
             own.completions.push(Completion::of(command.id, status));
             return Ok(());
         }
-        if self.ownership.holds(self.device.drive(), now) {
+        if self.ownership.holds(self.device.drive().member(), now) {
             self.pass_on(now, user, command)?;
         } else {
             self.ownership.hold(user, command);
@@ -214,7 +230,7 @@ impl OpenPool {
         }
         self.end_ownership(now);
         // The pool has nothing to do any more: the drive is used directly.
-        let drive = self.device.drive_mut();
+        let drive = self.device.drive_mut().member_mut();
         if self.phase == Phase::Flushing(false) {
             let flush = Command::new(FLUSH, NamespaceId::FIRST, Operation::Flush);
             if drive.submit(now, flush).is_ok() {
@@ -231,7 +247,7 @@ impl OpenPool {
             }
         }
         if self.phase == Phase::Closing {
-            let drive = self.device.drive_mut();
+            let drive = self.device.drive_mut().member_mut();
             if self.ownership.is_taken() {
                 drive.drive.poll(now, &mut ended);
                 while ended.pop().is_some() {}
@@ -285,6 +301,13 @@ impl OpenPool {
                 };
                 self.warnings.push_back(text);
             }
+            PoolEvent::Created { .. } => self.share_by_weights(),
+            PoolEvent::Deleted { namespace } => {
+                if let Some(uuid) = self.leaving.remove(&namespace) {
+                    self.forget_reservations(&uuid);
+                }
+                self.share_by_weights();
+            }
             _ => {}
         }
         self.pending.on_event(event);
@@ -294,12 +317,14 @@ impl OpenPool {
     pub(super) fn next_timeout(&self) -> Option<Instant> {
         match self.phase {
             Phase::Open | Phase::Quiescing => {
-                let confirm = self.ownership.next_timeout(self.device.drive());
+                let confirm = self.ownership.next_timeout(self.device.drive().member());
                 self.device.next_timeout().into_iter().chain(confirm).min()
             }
-            Phase::TakenOver(until) => Some(self.device.drive().next_timeout().map_or(until, |at| at.min(until))),
+            Phase::TakenOver(until) => {
+                Some(self.device.drive().member().next_timeout().map_or(until, |at| at.min(until)))
+            }
             Phase::Flushing(false) => Some(Instant::ZERO),
-            Phase::Flushing(true) | Phase::Closing => self.device.drive().next_timeout(),
+            Phase::Flushing(true) | Phase::Closing => self.device.drive().member().next_timeout(),
         }
     }
 
@@ -325,19 +350,19 @@ impl OpenPool {
     }
 
     pub(super) fn is_closed(&self) -> bool {
-        self.phase == Phase::Closing && self.device.drive().drive.is_closed()
+        self.phase == Phase::Closing && self.device.drive().member().drive.is_closed()
     }
 
     /// What could not be made durable.
     pub(super) fn close_error(&self) -> Option<String> {
-        self.close_error.clone().or_else(|| self.device.drive().drive.close_error())
+        self.close_error.clone().or_else(|| self.device.drive().member().drive.close_error())
     }
 
     pub(super) fn take_warning(&mut self) -> Option<String> {
         if let Some(warning) = self.warnings.pop_front() {
             return Some(warning);
         }
-        let warning = self.device.drive_mut().take_warning()?;
+        let warning = self.device.drive_mut().member_mut().take_warning()?;
         Some(format!("drive {} of the pool: {warning}", self.directory.drive()))
     }
 

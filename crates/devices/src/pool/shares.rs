@@ -5,6 +5,7 @@
 //! decision is so.
 
 use zonda_elastic::limits::WEIGHT_MAX;
+use zonda_elastic::portion;
 
 use super::manage::NewNamespace;
 use super::report::PoolReport;
@@ -27,8 +28,7 @@ pub(super) fn shortage(report: &PoolReport, new: &NewNamespace) -> Option<DriveE
         .map(|own| Need { name: &own.name, weight: own.weight, active: own.max_active_zones })
         .collect();
     let other_weights: u64 = others.iter().map(|other| u64::from(other.weight)).sum();
-    let part =
-        |of: u32, weight: u32| (u64::from(essential) * u64::from(of) / (other_weights + u64::from(weight))) as u32;
+    let part = |of: u32, weight: u32| portion(essential, of, other_weights + u64::from(weight));
     // A greater weight of the new one makes the parts of all others smaller.
     let short_of = |weight: u32| others.iter().find(|other| part(other.weight, weight) < other.active);
     let own = part(weight, weight);

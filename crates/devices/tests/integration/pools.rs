@@ -1,6 +1,8 @@
 //! Pools on images on a real file system.
 
 mod damaged;
+mod reservations;
+mod scheduled;
 
 use std::collections::BTreeMap;
 use std::path::{Path, PathBuf};

@@ -16,7 +16,7 @@ use super::block::{self, BlockError, HEAD_BYTES};
 use super::codec::{Decoder, Encoder};
 use super::record::Record;
 
-const MAGIC: [u8; 4] = *b"ZELG";
+pub(super) const MAGIC: [u8; 4] = *b"ZELG";
 const FIELDS_BYTES: usize = 26;
 
 /// What a block of the log holds.

@@ -18,8 +18,8 @@ use super::PoolId;
 use super::block::{self, BlockError};
 use super::codec::{Decoder, Encoder};
 
-const RESERVED: [u8; 4] = *b"ZERZ";
-const OWNED: [u8; 4] = *b"ZEOW";
+pub(super) const RESERVED: [u8; 4] = *b"ZERZ";
+pub(super) const OWNED: [u8; 4] = *b"ZEOW";
 
 /// The reservation of a zone.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]

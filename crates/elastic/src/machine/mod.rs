@@ -16,7 +16,10 @@
 //! | `repair` | rows that a power loss tore |
 //! | `reclaim` | groups that are not written any more, copied into narrower ones |
 //! | `admin` | namespaces are created, resized and deleted |
+//! | `tenants` | namespaces as tenants of a scheduler |
+//! | `activity` | what the pool is doing, for operators |
 
+mod activity;
 mod admin;
 mod allocate;
 mod build;
@@ -31,6 +34,7 @@ mod read;
 mod reclaim;
 mod releases;
 mod repair;
+mod tenants;
 mod write;
 
 use std::collections::{BTreeMap, BTreeSet, VecDeque};
@@ -38,7 +42,7 @@ use std::collections::{BTreeMap, BTreeSet, VecDeque};
 use zonda_zoned::zones::ZoneTable;
 use zonda_zoned::{
     Command, CommandId, Completion, CompletionQueue, Geometry, Instant, Key, Lba, NamespaceId, Namespaces, Operation,
-    Origin, Outcome, PayloadKind, Slab, Status, StreamId, TenantId, ZoneAction, ZoneIndex, ZoneTarget,
+    Origin, Outcome, PayloadKind, Slab, Status, StreamId, ZoneAction, ZoneIndex, ZoneTarget,
 };
 
 use crate::balloon::{Balloon, Share};
@@ -51,6 +55,7 @@ use crate::shape::Shape;
 use crate::vzone::{VZone, Write};
 use crate::zones::{ZoneCounts, Zones};
 
+pub use activity::{Activity, ReclaimProgress};
 pub use admin::{AdminError, NamespaceConfig, PoolEvent};
 pub(crate) use allocate::Granting;
 pub(crate) use build::PoolParts;
@@ -327,21 +332,6 @@ impl Pool {
         self.namespaces.contains_key(&namespace.0).then(|| self.balloon.share(namespace.0))
     }
 
-    /// Widths of the stripe groups of a v-zone, in order.
-    #[must_use]
-    pub fn group_widths(&self, namespace: NamespaceId, zone: ZoneIndex) -> Vec<u32> {
-        let vzone = self.namespaces.get(&namespace.0).and_then(|found| found.vzones.get(zone.as_usize()));
-        vzone.map_or_else(Vec::new, |vzone| vzone.groups.iter().map(crate::group::Group::width).collect())
-    }
-
-    /// The physical zones of a v-zone, group by group.
-    #[must_use]
-    pub fn physical_zones(&self, namespace: NamespaceId, zone: ZoneIndex) -> Vec<ZoneIndex> {
-        let vzone = self.namespaces.get(&namespace.0).and_then(|found| found.vzones.get(zone.as_usize()));
-        let groups = vzone.map_or(&[][..], |vzone| &vzone.groups);
-        groups.iter().flat_map(|group| group.zones().iter().copied().map(ZoneIndex)).collect()
-    }
-
     /// The next command to the drive.
     pub fn poll_command(&mut self, now: Instant) -> Option<Command> {
         self.advance(now);
@@ -440,7 +430,7 @@ impl Pool {
     fn origin_of(&self, namespace: u32, vzone: u32, group: usize) -> Origin {
         let groups = &self.namespaces[&namespace].vzones[vzone as usize].groups;
         Origin {
-            tenant: TenantId(namespace as u16),
+            tenant: Pool::tenant_of(NamespaceId(namespace)),
             stream_width: groups[group].width() as u8,
             stream: StreamId(groups[group].zones()[0]),
             ..Origin::default()

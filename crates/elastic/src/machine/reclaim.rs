@@ -8,12 +8,15 @@
 //! Reads go to the old group meanwhile. Any other command to the v-zone ends the copy, as an error
 //! does: the old group is as it was.
 
+use std::collections::BTreeMap;
 use std::ops::Range;
 
-use zonda_zoned::{Blocks, Class, Instant, Operation, Origin, Outcome, Payload, Status, StreamId, TenantId};
+use zonda_zoned::{
+    Blocks, Class, Instant, NamespaceId, Operation, Origin, Outcome, Payload, Status, StreamId, ZoneIndex,
+};
 
 use super::ending::ResetOf;
-use super::{Op, Pool, Waiter};
+use super::{Op, Pool, ReclaimProgress, Waiter};
 use crate::balloon::Grant;
 use crate::format::Owner;
 use crate::group::{Group, Piece};
@@ -85,6 +88,18 @@ impl Reclaim {
     /// Zones of the copy.
     pub(super) fn width(&self) -> u32 {
         self.groups.iter().map(Group::width).sum()
+    }
+
+    /// How much was copied; `None` for a copy that was abandoned.
+    pub(super) fn progress(&self, namespaces: &BTreeMap<u32, super::Namespace>) -> Option<ReclaimProgress> {
+        let vzone = namespaces.get(&self.namespace)?.vzones.get(self.vzone as usize)?;
+        let start = vzone.groups.get(self.index).filter(|_| self.step != Step::Abandoned)?.blocks().start;
+        Some(ReclaimProgress {
+            namespace: NamespaceId(self.namespace),
+            zone: ZoneIndex(self.vzone),
+            copied: Blocks(self.copied - start),
+            blocks: Blocks(self.end - start),
+        })
     }
 
     fn groups_end(&self) -> Option<u64> {
@@ -248,7 +263,7 @@ impl Pool {
         reclaim.outstanding += 1;
         let origin = Origin {
             class: Class::Background,
-            tenant: TenantId(reclaim.namespace as u16),
+            tenant: Pool::tenant_of(NamespaceId(reclaim.namespace)),
             stream: StreamId(stream),
             stream_width: width as u8,
         };

@@ -13,6 +13,7 @@ mod overdrive;
 mod reclaim;
 mod rig;
 mod space;
+mod tenants;
 
 use rig::Rig;
 use zonda_zoned::{NamespaceId, Prng};

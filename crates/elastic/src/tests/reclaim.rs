@@ -283,3 +283,24 @@ fn a_namespace_can_be_deleted_while_its_group_is_copied() {
     }
     panic!("the run has more completions");
 }
+
+#[test]
+fn an_operator_sees_how_far_a_copy_is() {
+    let mut seen = Vec::new();
+    for completions in COMPLETIONS {
+        let mut tenants = Tenants::new();
+        let is_stopped = stop_after(&mut tenants, completions);
+        let activity = tenants.rig.device().activity().expect("it is open");
+        assert!(!activity.is_reopening && !activity.lacks_space && activity.doubtful_zones == 0, "{activity:?}");
+        if let Some(progress) = activity.reclaim {
+            assert_eq!((progress.namespace, progress.zone, progress.blocks.0), (tenants.quiet, ZoneIndex(0), BLOCKS));
+            seen.push(progress.copied.0);
+        }
+        if !is_stopped {
+            assert_eq!(activity.reclaim, None, "it is complete");
+            break;
+        }
+    }
+    assert!(seen.is_sorted(), "{seen:?}");
+    assert_eq!((seen.first(), seen.last()), (Some(&0), Some(&BLOCKS)), "{seen:?}");
+}

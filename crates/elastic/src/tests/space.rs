@@ -161,3 +161,32 @@ fn a_v_zone_whose_reset_cannot_be_recorded_returns_no_zeros() {
     assert_eq!(rig.state(0), ZoneState::Closed);
     assert!(holds(&mut rig, 0, 8), "the reset has not happened");
 }
+
+#[test]
+fn an_operator_sees_that_a_pool_lacks_space_and_which_namespace_waits() {
+    let mut rig = Rig::tenant();
+    let other = rig.create("other", 4, 2);
+    assert_eq!(rig.execute(TENANT, write(0, 8, 7)).status, Status::Success);
+    let size = rig.zone_size(TENANT);
+    let state = |rig: &mut Rig| {
+        let activity = rig.device().activity().expect("it is open");
+        let pool = rig.device().pool().expect("it is open");
+        (activity.lacks_space, pool.waiting_vzones(TENANT), pool.waiting_vzones(other))
+    };
+    assert_eq!(state(&mut rig), (false, 0, 0));
+    // The drive answers nothing, so that no zones are reserved beyond those for the first groups.
+    rig.drive().completions_left = 0;
+    (1..3).for_each(|zone| _ = rig.submit(TENANT, write(zone * size, 8, 7)));
+    (0..2).for_each(|zone| _ = rig.submit(other, write(zone * size, 8, 7)));
+    rig.quiesce();
+    let waiting = state(&mut rig);
+    assert!(!waiting.0 && waiting.1 <= 2 && waiting.2 > 0, "{waiting:?}");
+    rig.drive().completions_left = usize::MAX;
+    rig.quiesce();
+    assert_eq!(state(&mut rig), (false, 0, 0));
+    fill_up(&mut rig, |zone| zone >= LOG_ZONES);
+    assert_eq!(rig.execute(TENANT, write(8, 8, 7)).status, Status::CapacityExceeded);
+    assert!(state(&mut rig).0);
+    make_space(&mut rig);
+    assert_eq!(state(&mut rig), (false, 0, 0));
+}

@@ -14,6 +14,7 @@ use zonda_zoned::{Duration, NamespaceId};
 use crate::memory::MEMORY_MIN;
 
 use super::nbd::{NBD_PORT_DEFAULT, NbdPlan, NbdSpec};
+use super::pools::{self, PoolSettings};
 use super::{
     HostPlan, HostSpec, ListenSpec, MODEL_DEFAULT, NAMESPACES_MAX, NBD_TABLES_MAX, NamespacePlan, NamespaceSpec,
     PORT_DEFAULT, SUBSYSTEMS_MAX, SchedulerSpec, ServerPlan, ServerSpec, Source, SubsystemPlan, SubsystemSpec,
@@ -70,8 +71,9 @@ impl ServerSpec {
         }
         let mut subsystems: Vec<SubsystemPlan> = Vec::with_capacity(self.subsystem.len());
         let mut images = Vec::new();
+        let defaults = Defaults { timing: self.server.timing, pools: pools::settings(self, context.base)? };
         for spec in &self.subsystem {
-            let plan = subsystem(spec, self.server.timing, context, &mut images)?;
+            let plan = subsystem(spec, &defaults, context, &mut images)?;
             if subsystems.iter().any(|earlier| earlier.nqn == plan.nqn) {
                 let error = ConfigError::at(&spec.get_ref().nqn, "duplicate NQN: an earlier subsystem has the same");
                 return Err(error
@@ -80,6 +82,7 @@ impl ServerSpec {
             }
             subsystems.push(plan);
         }
+        pools::must_be_served(&defaults.pools, &subsystems)?;
         let auth_policy = self.server.dh_groups.as_ref().map_or_else(|| Ok(Policy::modest()), policy)?;
         let spin = self.server.spin.as_ref().map_or(Ok(limits::SPIN_DEFAULT), spin)?;
         let memory_bytes = self.server.memory.as_ref().map(memory).transpose()?;
@@ -207,9 +210,15 @@ pub fn resolve(text: &str) -> Result<SocketAddr, String> {
     found.next().ok_or_else(|| format!("the name \"{text}\" has no address"))
 }
 
+/// What applies to namespaces that do not name it.
+struct Defaults {
+    timing: TimingSpec,
+    pools: Vec<PoolSettings>,
+}
+
 fn subsystem(
     spec: &Spanned<SubsystemSpec>,
-    timing: TimingSpec,
+    defaults: &Defaults,
     context: &ParseContext<'_>,
     images: &mut Vec<PathBuf>,
 ) -> Result<SubsystemPlan, SpecError> {
@@ -242,8 +251,13 @@ fn subsystem(
         let id = namespace_id(spec, &namespaces)?;
         let source = source(spec, context, images)?;
         let read_only = read_only(spec, &source)?;
-        let timing = spec.get_ref().timing.unwrap_or(timing);
-        let scheduler = scheduler(spec, &source)?;
+        let (timing, scheduler) = match &source {
+            Source::Pool { path, .. } => pools::of_namespace(spec, path, defaults.timing, &defaults.pools)?,
+            _ => {
+                let timing = spec.get_ref().timing.as_ref().map_or(defaults.timing, |timing| *timing.get_ref());
+                (timing, scheduler(spec, &source)?)
+            }
+        };
         let zones = zones(spec, &source)?;
         namespaces.push(NamespacePlan { id, source, timing, scheduler, read_only, zones });
     }
@@ -292,7 +306,9 @@ fn source(
         (None, None, None) if table.pool.is_some() => Ok(pool(spec, context, images)?),
         _ if table.pool.is_some() => Err(one_source(spec).into()),
         (Some(image), None, None) => Ok(Source::Image(own(image, "image")?)),
-        (None, Some(volume), None) if table.timing == Some(TimingSpec::Profile) => {
+        (None, Some(volume), None)
+            if table.timing.as_ref().is_some_and(|timing| *timing.get_ref() == TimingSpec::Profile) =>
+        {
             let error = ConfigError::at(volume, "timing = \"profile\" is not supported for a volume");
             Err(error.help("remove timing, or serve the members with it from another server").into())
         }
@@ -329,10 +345,6 @@ fn pool(
         let error = ConfigError::at(place, "a namespace of a pool needs its name");
         return Err(error.help("add name = \"NAME\"; zonda namespace list DIR lists the namespaces of a pool"));
     };
-    if table.timing == Some(TimingSpec::Profile) {
-        let error = ConfigError::at(place, "timing = \"profile\" is not supported for a namespace of a pool");
-        return Err(error.help("remove timing"));
-    }
     let path = context.base.join(place.get_ref());
     // A pool can be used several times, each of its namespaces once; `used` has both.
     let own = path.join(":").join(name.get_ref());
@@ -344,7 +356,7 @@ fn pool(
     Ok(Source::Pool { path, name: name.get_ref().clone() })
 }
 
-/// The scheduler of a namespace, which volumes and pools cannot have.
+/// The scheduler of a namespace, which volumes cannot have.
 fn scheduler(spec: &Spanned<NamespaceSpec>, source: &Source) -> Result<SchedulerSpec, ConfigError> {
     let Some(place) = &spec.get_ref().scheduler else { return Ok(SchedulerSpec::None) };
     if *place.get_ref() == SchedulerSpec::None {
@@ -353,26 +365,20 @@ fn scheduler(spec: &Spanned<NamespaceSpec>, source: &Source) -> Result<Scheduler
     match source {
         Source::Volume(_) => Err(ConfigError::at(place, "a scheduler is not supported for a volume")
             .help("remove scheduler, or set it for the members on the server that serves them")),
-        Source::Pool { .. } => Err(ConfigError::at(place, "a scheduler is not supported for a namespace of a pool")
-            .help("remove scheduler: the namespaces of a pool share one drive")),
-        Source::Image(_) | Source::Memory(_) => Ok(*place.get_ref()),
+        _ => Ok(*place.get_ref()),
     }
 }
 
-/// Whether a namespace is served read-only, which only an image can be.
+/// Whether a namespace is served read-only, which only images and namespaces of pools can be.
 fn read_only(spec: &Spanned<NamespaceSpec>, source: &Source) -> Result<bool, ConfigError> {
     let Some(place) = spec.get_ref().read_only.as_ref().filter(|read_only| *read_only.get_ref()) else {
         return Ok(false);
     };
     let (message, help) = match source {
-        Source::Image(_) => return Ok(true),
+        Source::Image(_) | Source::Pool { .. } => return Ok(true),
         Source::Volume(path) => (
             format!("the volume {} cannot be served read-only: opening it writes to its members", path.display()),
             "remove read_only (--read-only); read_only = true in [[nbd]] refuses writes over NBD",
-        ),
-        Source::Pool { path, .. } => (
-            format!("the pool {} cannot be served read-only: opening it writes to its drive", path.display()),
-            "remove read_only (--read-only)",
         ),
         Source::Memory(_) => (
             "a drive in memory cannot be served read-only: it would always be empty".to_owned(),

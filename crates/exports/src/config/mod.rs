@@ -16,6 +16,14 @@
 //!   memory = { profile = "zn540", set = { "geometry.zones" = 64 } }
 //!   timing = "profile"
 //!
+//!   [[subsystem.namespace]]
+//!   pool = "pool"
+//!   name = "db"
+//!
+//! [[pool]]
+//! path = "pool"
+//! scheduler = "ezns"
+//!
 //! [[nbd]]
 //! listen = "unix:/run/zonda/nbd.sock"
 //! ```
@@ -25,6 +33,7 @@
 
 mod check;
 mod nbd;
+mod pools;
 mod spec;
 #[cfg(test)]
 mod tests;
@@ -44,7 +53,8 @@ pub use zonda_devices::PORT_DEFAULT;
 pub use check::{ParseContext, check_memory, resolve};
 pub use nbd::{NBD_PORT_DEFAULT, NbdExportPlan, NbdExportSpec, NbdPlan, NbdSpec, NbdTlsSpec, nbd_address};
 pub use spec::{
-    DigestsSpec, HostSpec, ListenSpec, NamespaceSpec, SchedulerSpec, ServerSpec, ServerTable, SubsystemSpec, TimingSpec,
+    DigestsSpec, HostSpec, ListenSpec, NamespaceSpec, PoolSpec, SchedulerSpec, ServerSpec, ServerTable, SubsystemSpec,
+    TimingSpec,
 };
 
 /// The prefix of generated NQNs.
@@ -178,11 +188,12 @@ pub struct NamespacePlan {
     pub id: NamespaceId,
     /// Its backing store.
     pub source: Source,
-    /// The timing of its commands.
+    /// The timing of its commands; of a namespace of a pool that of the drive of the pool.
     pub timing: TimingSpec,
-    /// The order in which its commands are submitted.
+    /// The order in which its commands are submitted; of a namespace of a pool that of all commands to
+    /// the drive of the pool.
     pub scheduler: SchedulerSpec,
-    /// Whether it is read-only; only for an image.
+    /// Whether it is read-only; only for an image or a namespace of a pool.
     pub read_only: bool,
     /// The number of zones that are served; `None`: all. Only for an image.
     pub zones: Option<u32>,

@@ -16,6 +16,10 @@ pub struct ServerSpec {
     /// The subsystems.
     #[serde(default)]
     pub subsystem: Vec<Spanned<SubsystemSpec>>,
+    /// How pools whose namespaces are served use their drives; absent: as fast as possible, without a
+    /// scheduler.
+    #[serde(default)]
+    pub pool: Vec<Spanned<PoolSpec>>,
     /// NBD servers; absent: none.
     #[serde(default)]
     pub nbd: Vec<Spanned<NbdSpec>>,
@@ -110,6 +114,19 @@ pub enum DigestsSpec {
     Off,
 }
 
+/// `[[pool]]`.
+#[derive(Clone, Debug, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct PoolSpec {
+    /// The directory of the pool, as its namespaces name it.
+    pub path: Spanned<String>,
+    /// The order in which waiting commands of all namespaces are submitted to its drive.
+    #[serde(default)]
+    pub scheduler: SchedulerSpec,
+    /// The timing of its drive. Default: the server's.
+    pub timing: Option<TimingSpec>,
+}
+
 /// `[[subsystem]]`.
 #[derive(Clone, Debug, Deserialize)]
 #[serde(deny_unknown_fields)]
@@ -159,11 +176,13 @@ pub struct NamespaceSpec {
     pub name: Option<Spanned<String>>,
     /// A drive in memory: `profile` and `set` as in a job file.
     pub memory: Option<Spanned<DriveSpec>>,
-    /// Default: the server's.
-    pub timing: Option<TimingSpec>,
-    /// The order in which waiting commands are submitted; not of a volume or pool.
+    /// Default: the server's; of a namespace of a pool that of the pool.
+    pub timing: Option<Spanned<TimingSpec>>,
+    /// The order in which waiting commands are submitted; not of a volume. Of a namespace of a pool
+    /// that of the pool.
     pub scheduler: Option<Spanned<SchedulerSpec>>,
-    /// Of an image: its directory is not written to, and hosts see a write protected namespace.
+    /// Of an image or a namespace of a pool: hosts see a write protected namespace. The directory of an
+    /// image is not written to.
     pub read_only: Option<Spanned<bool>>,
     /// Of an image: only so many of its zones are served, so that the namespace can grow later.
     pub zones: Option<Spanned<u32>>,

@@ -295,15 +295,14 @@ fn several_subsystems_use_one_pool_and_each_of_its_namespaces_once() {
         (table("p", ""), "a namespace of a pool needs its name", "\"p\""),
         (
             table("p", "name = \"db\"\nscheduler = \"ezns\""),
-            "a scheduler is not supported for a namespace of a pool",
+            "scheduler cannot be set for one namespace of a pool",
             "\"ezns\"",
         ),
         (
             table("p", "name = \"db\"\ntiming = \"profile\""),
-            "timing = \"profile\" is not supported for a namespace of a pool",
-            "\"p\"",
+            "timing cannot be set for one namespace of a pool",
+            "\"profile\"",
         ),
-        (table("p", "name = \"db\"\nread_only = true"), "the pool /etc/zonda/p cannot be served read-only", "true"),
         (
             "[[subsystem.namespace]]\nmemory = { profile = \"tiny\" }\nname = \"db\"\n".to_owned(),
             "no pool is given",
@@ -311,6 +310,33 @@ fn several_subsystems_use_one_pool_and_each_of_its_namespaces_once() {
         ),
     ] {
         let (found, at) = mistake(&format!("{ONE}{text}"));
+        assert!(found.contains(message) && at == place, "{text}: {found} at {at}");
+    }
+}
+
+#[test]
+fn scheduler_and_timing_of_a_pool_are_those_of_all_its_namespaces() {
+    let named = |pool: &str, name: &str, rest: &str| {
+        format!("[[subsystem.namespace]]\npool = \"{pool}\"\nname = \"{name}\"\n{rest}")
+    };
+    let two = named("p", "db", "read_only = true\n") + &named("p", "log", "scheduler = \"ezns\"\n");
+    let settings = "[[pool]]\npath = \"p\"\nscheduler = \"ezns\"\ntiming = \"profile\"\n";
+    let plan = parse(&format!("{settings}{ONE}{two}{}", named("q", "db", ""))).expect("a valid file");
+    let of = |namespace: &NamespacePlan| (namespace.scheduler, namespace.timing, namespace.read_only);
+    let found: Vec<_> = plan.subsystems[0].namespaces.iter().map(of).collect();
+    let (ezns, none) = (SchedulerSpec::Ezns, SchedulerSpec::None);
+    let (profile, fast) = (TimingSpec::Profile, TimingSpec::None);
+    assert_eq!(found, [(none, fast, false), (ezns, profile, true), (ezns, profile, false), (none, fast, false)]);
+    let plan = parse(&format!("[server]\ntiming = \"profile\"\n{ONE}{}", named("p", "db", ""))).expect("a valid file");
+    assert_eq!(plan.subsystems[0].namespaces[1].timing, profile, "that of the server is the default of the pool");
+    let one = named("p", "db", "");
+    for (text, message, place) in [
+        (format!("{settings}{settings}{ONE}{one}"), "an earlier [[pool]] table has the same path", "\"p\""),
+        (format!("{settings}{ONE}{}", named("q", "db", "")), "no namespace of this pool is served", "\"p\""),
+        (format!("{settings}{ONE}{one}timing = \"none\"\n"), "timing cannot be set for one namespace", "\"none\""),
+        (format!("{settings}{ONE}{one}scheduler = \"none\"\n"), "scheduler cannot be set for one", "\"none\""),
+    ] {
+        let (found, at) = mistake(&text);
         assert!(found.contains(message) && at == place, "{text}: {found} at {at}");
     }
 }

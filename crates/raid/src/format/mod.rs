@@ -25,9 +25,10 @@ pub(crate) use chunk_meta::{chunk_meta_entries_max, read_chunk_meta, read_placed
 pub(crate) use footer::{footer_entries_per_block, read_footer_block, read_footer_place, write_footer_block};
 pub(crate) use place::{Place, PlaceSeed};
 pub(crate) use record::{PADDING_LBA, RECORD_BYTES, Record, TOMBSTONE_LBA};
+pub use segment_header::MAGIC as SEGMENT_MAGIC;
 pub(crate) use segment_header::{HEADER_COPIES, SegmentHeader};
-pub use superblock::MemberState;
 pub(crate) use superblock::{EPOCH_MAX, MemberEntry, NAME_BYTES_MAX, Superblock};
+pub use superblock::{MAGIC as SUPERBLOCK_MAGIC, MemberState};
 pub(crate) use tombstone::{LostPlace, Tombstone, Tombstones, read_tombstones, tombstones_per_block, write_tombstones};
 
 /// The on-media format version that this crate writes; it reads version 1 as well.

@@ -17,7 +17,8 @@ use super::block::{self, HeaderError};
 use super::bytes::{array_at, put_u32, put_u64, u32_at, u64_at};
 use super::{ArrayId, BLOCK_BYTES_MIN, MEMBERS_MAX, VERSION};
 
-const MAGIC: [u8; 4] = *b"ZVSG";
+/// The first bytes of a header of a segment.
+pub const MAGIC: [u8; 4] = *b"ZVSG";
 /// Copies of the header in a zone of version 2.
 pub(crate) const HEADER_COPIES: u32 = 2;
 const MEMBER_AT: usize = block::FIELDS_AT;

@@ -31,7 +31,8 @@ use super::bytes::{array_at, put_u32, put_u48, put_u64, u32_at, u48_at, u64_at};
 use super::{ArrayId, BLOCK_BYTES_MIN, MEMBERS_MAX, VERSION};
 use crate::config::StreamShape;
 
-const MAGIC: [u8; 4] = *b"ZVSB";
+/// The first bytes of a superblock.
+pub const MAGIC: [u8; 4] = *b"ZVSB";
 const LEVEL_AT: usize = block::FIELDS_AT;
 const DATA_AT: usize = 11;
 const PARITY_AT: usize = 12;

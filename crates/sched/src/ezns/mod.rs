@@ -34,7 +34,7 @@ mod window;
 
 use std::collections::{BTreeMap, VecDeque};
 
-use zonda_zoned::{Class, Duration, Instant, Key};
+use zonda_zoned::{Class, Duration, Instant, Key, TenantId};
 
 pub use self::config::EznsConfig;
 use self::monitor::WriteMonitor;
@@ -208,6 +208,12 @@ impl Scheduler for Ezns {
 
     fn next_timeout(&self) -> Option<Instant> {
         (!self.waits_for_tokens.is_empty()).then_some(self.next_refill)
+    }
+
+    fn set_weight(&mut self, tenant: TenantId, weight: u32) {
+        self.config.weights.retain(|(listed, _)| *listed != tenant);
+        self.config.weights.push((tenant, weight));
+        self.tenants.iter_mut().for_each(|tenants| tenants.set_weight(tenant, weight));
     }
 
     fn waiting(&self) -> usize {

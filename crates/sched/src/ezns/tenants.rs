@@ -63,6 +63,13 @@ impl Tenants {
         }
     }
 
+    /// What a tenant receives in its next turns. Its balance stays: it is of turns that it has had.
+    pub(super) fn set_weight(&mut self, tenant: TenantId, weight: u32) {
+        if let Some(known) = self.tenants.get_mut(usize::from(tenant.0)) {
+            known.quantum = quantum_of(weight);
+        }
+    }
+
     /// The queue in turn.
     pub(super) fn next(&mut self, accepts: Accepts) -> Option<Turn> {
         let mut skipped = 0;
@@ -144,9 +151,8 @@ impl Tenants {
 impl Tenant {
     fn new(number: TenantId, config: &EznsConfig) -> Tenant {
         let listed = config.weights.iter().rev().find(|(tenant, _)| *tenant == number);
-        let weight = listed.map_or(1, |(_, weight)| (*weight).clamp(1, EZNS_WEIGHT_MAX));
         Tenant {
-            quantum: EZNS_QUANTUM_BYTES as i64 * i64::from(weight),
+            quantum: quantum_of(listed.map_or(1, |(_, weight)| *weight)),
             balance: 0,
             is_active: false,
             ready: Default::default(),
@@ -159,6 +165,10 @@ impl Tenant {
         let first = |direction: Direction| Some((direction, *self.ready[direction as usize].front()?));
         [self.next, self.next.other()].into_iter().filter(is_accepted).find_map(first)
     }
+}
+
+fn quantum_of(weight: u32) -> i64 {
+    EZNS_QUANTUM_BYTES as i64 * i64::from(weight.clamp(1, EZNS_WEIGHT_MAX))
 }
 
 #[cfg(test)]
@@ -220,6 +230,17 @@ mod tests {
         let bytes = rig(&[1, 3]).bytes(&[64 * KIB, 64 * KIB], 4000);
         assert_eq!(bytes[1] / bytes[0], 3);
         assert_eq!(bytes[0], 1000 * 64 * KIB);
+    }
+
+    #[test]
+    fn a_weight_that_changes_while_tenants_wait_applies_from_their_next_turns_on() {
+        let mut rig = rig(&[1, 1]);
+        rig.bytes(&[64 * KIB, 64 * KIB], 100);
+        rig.tenants.set_weight(TenantId(1), 3);
+        let bytes = rig.bytes(&[64 * KIB, 64 * KIB], 4000);
+        assert_eq!((bytes[1] + bytes[0] / 2) / bytes[0], 3, "{bytes:?}");
+        rig.tenants.set_weight(TenantId(7), 5);
+        assert_eq!(rig.tenants.tenants.len(), 2, "a tenant gets its weight from the configuration when it comes");
     }
 
     #[test]

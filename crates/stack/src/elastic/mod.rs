@@ -9,6 +9,7 @@ use zonda_layers::Null;
 use zonda_workload::NamedNamespace;
 use zonda_zoned::{CompletionQueue, Geometry, Instant, LiveClock, NamespaceId, PayloadKind, ZonedDevice};
 
+use crate::Stack;
 pub(crate) use joined::Joined;
 pub use spec::{ElasticNamespaceSpec, ElasticSpec};
 pub use summary::{ActiveZones, ElasticNamespace, ElasticSample, ElasticSummary, GroupCount};
@@ -26,9 +27,9 @@ pub(crate) struct PoolPlan {
 }
 
 impl PoolPlan {
-    /// Creates the pool on a drive, in virtual time from zero. Returns the time at which all
-    /// namespaces exist.
-    pub(crate) fn create<D: ZonedDevice>(&self, drive: D, keeps: PayloadKind) -> (Joined<D>, Instant) {
+    /// Creates the pool on a drive, in virtual time from zero. Schedulers of the drive divide its time
+    /// by the weights of the namespaces. Returns the time at which all namespaces exist.
+    pub(crate) fn create<D: ZonedDevice>(&self, drive: Stack<D>, keeps: PayloadKind) -> (Joined<Stack<D>>, Instant) {
         let started = start(drive, self.options, keeps);
         let (mut pool, mut now) = started.expect("the pool was created on this geometry when the file was parsed");
         let mut ids = Vec::new();
@@ -36,6 +37,8 @@ impl PoolPlan {
             let id = create_namespace(&mut pool, &mut now, config);
             ids.push(id.expect("the namespace was created on this geometry when the file was parsed"));
         }
+        let weights = pool.pool().expect("a pool with namespaces is open").weights();
+        weights.into_iter().for_each(|(tenant, weight)| pool.drive_mut().set_weight(tenant, weight));
         (Joined::new(pool, &ids, NamedNamespace::joined(&self.namespaces)), now)
     }
 }

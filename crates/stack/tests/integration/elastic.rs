@@ -139,3 +139,37 @@ fn four_writers_get_groups_of_eight_zones_once_the_average_has_converged() {
     // Less than twice: at the end one of the four still has a group of four zones.
     assert!((1.4..2.1).contains(&ratio), "wider groups are faster: {ratio}");
 }
+
+/// Bytes that two namespaces read from a drive that both saturate, with a layer over it.
+fn bytes_read(weights: [u32; 2], layer: &str) -> [u64; 2] {
+    let namespace = |name: &str, weight: u32| {
+        format!("[[elastic.namespace]]\nname = \"{name}\"\nzones = 20\nactive = 4\nweight = {weight}\n")
+    };
+    let job = |namespace: &str| {
+        format!(
+            "[[job]]\nname = \"{namespace}\"\nnamespace = \"{namespace}\"\noperation = \"randread\"\nzones = \"0..4\"\n\
+             block_size = \"16 KiB\"\nworkers = 4\nqueue_depth = 32\n"
+        )
+    };
+    let pool = format!("[elastic]\n{}{}", namespace("a", weights[0]), namespace("b", weights[1]));
+    let layer = format!("[[drive.layer]]\nkind = \"scheduler\"\nin_flight = 16\n{layer}\n");
+    let text = drive(67, "") + &layer + &pool + "[run]\ntime = \"300 ms\"\nramp = \"100 ms\"\n" + &job("a") + &job("b");
+    let jobs = run(&text).run.jobs;
+    [jobs[0].kinds[0].bytes, jobs[1].kinds[0].bytes]
+}
+
+#[test]
+fn namespaces_that_saturate_a_drive_share_its_time_by_their_weights_under_ezns() {
+    let ratio = |[a, b]: [u64; 2]| b as f64 / a as f64;
+    let ezns = "policy = \"ezns\"\nread_latency_threshold = \"10 ms\"";
+    let shared = bytes_read([1, 3], ezns);
+    assert!((2.9..3.1).contains(&ratio(shared)), "one to three: {shared:?}");
+    let reversed = bytes_read([6, 2], ezns);
+    assert!((2.9..3.1).contains(&(1.0 / ratio(reversed))), "by their parts, not by their numbers: {reversed:?}");
+    let equal = bytes_read([3, 3], ezns);
+    assert!((0.98..1.02).contains(&ratio(equal)), "{equal:?}");
+    let fifo = bytes_read([1, 3], "policy = \"none\"");
+    assert!((0.9..1.1).contains(&ratio(fifo)), "without it, those who ask for the same get the same: {fifo:?}");
+    let total = |[a, b]: [u64; 2]| a + b;
+    assert!(total(shared) * 10 >= total(fifo) * 9, "the drive stays busy: {shared:?} {fifo:?}");
+}

@@ -103,7 +103,8 @@ pub(crate) struct ServeArgs {
     keep_side: Option<String>,
     /// Serve write protected namespaces, and write nothing to the directories of the images, which
     /// can be on a read-only medium. Images that were not shut down cleanly are recovered in
-    /// memory. Other processes can read the images, but not write to them
+    /// memory. Other processes can read the images, but not write to them. Of a pool, hosts cannot
+    /// write, but the server writes to its drive
     #[arg(long, requires = "images", conflicts_with_all = ["config", "memory"])]
     read_only: bool,
     /// Use epoll even if io_uring is available

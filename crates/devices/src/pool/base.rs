@@ -1,0 +1,134 @@
+//! [`PoolBase`]: what a pool is on: its drive, and a scheduler before it where one is configured.
+
+use zonda_ring::Ring;
+use zonda_sched::{Policy, Scheduled};
+use zonda_zoned::{Command, CompletionQueue, Instant, Namespaces, QueueFull, TenantId, ZonedDevice};
+
+use super::directory::PoolDirectory;
+use super::drive::open_reserved;
+use crate::volume::member_device::MemberDevice;
+use crate::{Access, DriveError, FileBacked, Location, Model, PacedDrive};
+
+/// How a pool uses its drive.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct PoolOpenOptions {
+    /// The order in which commands that wait are submitted to the drive. [`Policy::Ezns`] divides its
+    /// time by the weights of the namespaces.
+    pub scheduler: Policy,
+    /// Whether the drive, which has to be an image, has the latencies of its profile.
+    pub is_paced: bool,
+}
+
+/// The device of a pool. Requests to confirm a reservation, and everything else that is not a command
+/// of the pool, do not wait for the scheduler: they use the [`member`](PoolBase::member).
+pub(super) enum PoolBase {
+    Drive(Box<MemberDevice>),
+    Scheduled(Box<Scheduled<MemberDevice>>),
+}
+
+impl PoolBase {
+    /// The drive alone.
+    pub(super) fn of(drive: MemberDevice) -> PoolBase {
+        PoolBase::Drive(Box::new(drive))
+    }
+
+    /// Opens and reserves the drive of a pool.
+    pub(super) fn open(
+        directory: &mut PoolDirectory,
+        options: &PoolOpenOptions,
+        ring: &Ring,
+    ) -> Result<PoolBase, DriveError> {
+        let access = directory.access()?;
+        let open = |access: &Access| match &access.location {
+            Location::Image(path) if options.is_paced => {
+                let drive = FileBacked::open(path, ring)?.0;
+                let model = Model::of_image(drive.image(), drive.elements())?;
+                Ok(MemberDevice::of(Box::new(PacedDrive::new(Box::new(drive), model))))
+            }
+            Location::NvmeTcp(url) if options.is_paced => Err(DriveError::new(
+                format!(
+                    "timing = \"profile\" is not supported for a pool whose drive is a namespace of a server: {url}"
+                ),
+                "remove timing (--timing), and set it for that namespace on its server",
+            )),
+            _ => MemberDevice::open(access, ring),
+        };
+        let drive = open_reserved(directory, &access, open, ring)?;
+        Ok(match &options.scheduler {
+            Policy::None => PoolBase::of(drive),
+            policy => PoolBase::Scheduled(Box::new(Scheduled::new(drive, policy.scheduler()))),
+        })
+    }
+
+    /// The drive.
+    pub(super) fn member(&self) -> &MemberDevice {
+        match self {
+            PoolBase::Drive(drive) => drive,
+            PoolBase::Scheduled(scheduled) => scheduled.inner(),
+        }
+    }
+
+    /// The drive, for what is not a command of the pool.
+    pub(super) fn member_mut(&mut self) -> &mut MemberDevice {
+        match self {
+            PoolBase::Drive(drive) => drive,
+            PoolBase::Scheduled(scheduled) => scheduled.inner_mut(),
+        }
+    }
+
+    /// The drive; commands that wait are lost.
+    pub(super) fn into_member(self) -> MemberDevice {
+        match self {
+            PoolBase::Drive(drive) => *drive,
+            PoolBase::Scheduled(scheduled) => scheduled.into_inner(),
+        }
+    }
+
+    /// The name of the scheduler; `None` without one.
+    pub(super) fn scheduler(&self) -> Option<&'static str> {
+        match self {
+            PoolBase::Drive(_) => None,
+            PoolBase::Scheduled(scheduled) => Some(scheduled.scheduler_name()),
+        }
+    }
+
+    /// A scheduler divides the drive by the weights of these tenants, which are those of
+    /// [`zonda_elastic::Pool::weights`].
+    pub(super) fn set_weights(&mut self, weights: Vec<(TenantId, u32)>) {
+        if let PoolBase::Scheduled(scheduled) = self {
+            weights.into_iter().for_each(|(tenant, weight)| scheduled.set_weight(tenant, weight));
+        }
+    }
+
+    fn device(&self) -> &dyn ZonedDevice {
+        match self {
+            PoolBase::Drive(drive) => &**drive,
+            PoolBase::Scheduled(scheduled) => &**scheduled,
+        }
+    }
+
+    fn device_mut(&mut self) -> &mut dyn ZonedDevice {
+        match self {
+            PoolBase::Drive(drive) => &mut **drive,
+            PoolBase::Scheduled(scheduled) => &mut **scheduled,
+        }
+    }
+}
+
+impl ZonedDevice for PoolBase {
+    fn namespaces(&self) -> &Namespaces {
+        self.device().namespaces()
+    }
+
+    fn submit(&mut self, now: Instant, command: Command) -> Result<(), QueueFull> {
+        self.device_mut().submit(now, command)
+    }
+
+    fn poll(&mut self, now: Instant, completions: &mut CompletionQueue) {
+        self.device_mut().poll(now, completions);
+    }
+
+    fn next_timeout(&self) -> Option<Instant> {
+        self.device().next_timeout()
+    }
+}
