@@ -77,7 +77,7 @@ pub use memory::{MemoryDrive, PacedDrive};
 pub use model::Model;
 pub use pool::{
     LostPool, NamespaceSize, NewNamespace, NewPool, POOL_FILE, PoolDrive, PoolNamespace, PoolNamespaceReport,
-    PoolOpenOptions, PoolReport, PoolRequest, PoolRequestId, is_pool,
+    PoolOpenOptions, PoolReport, PoolRequest, PoolRequestId, ReclaimReport, ZonesInState, is_pool,
 };
 pub use probe::DriveUser;
 pub use read_only::ReadOnlyImage;

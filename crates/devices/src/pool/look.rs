@@ -85,7 +85,7 @@ fn read(
         match start.take_outcome() {
             // Its first commands would write: they are not sent.
             Some(Ok(pool)) => {
-                let mut report = PoolReport::of(&pool, &geometry, directory.drive());
+                let mut report = PoolReport::of(&pool, pool.activity(), &geometry, directory.drive());
                 // A mount has the next one.
                 report.epoch -= 1;
                 return Ok(report);

@@ -38,5 +38,5 @@ pub use directory::{POOL_FILE, is_pool};
 pub use drive::PoolDrive;
 pub use manage::{NamespaceSize, NewNamespace, PoolRequest, PoolRequestId};
 pub use namespace::PoolNamespace;
-pub use report::{PoolNamespaceReport, PoolReport};
+pub use report::{PoolNamespaceReport, PoolReport, ReclaimReport, ZonesInState};
 pub use restore::LostPool;
