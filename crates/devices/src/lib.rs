@@ -76,8 +76,8 @@ pub use look::user_of_image;
 pub use memory::{MemoryDrive, PacedDrive};
 pub use model::Model;
 pub use pool::{
-    NamespaceSize, NewNamespace, NewPool, POOL_FILE, PoolDrive, PoolNamespace, PoolNamespaceReport, PoolOpenOptions,
-    PoolReport, PoolRequest, PoolRequestId, is_pool,
+    LostPool, NamespaceSize, NewNamespace, NewPool, POOL_FILE, PoolDrive, PoolNamespace, PoolNamespaceReport,
+    PoolOpenOptions, PoolReport, PoolRequest, PoolRequestId, ReclaimReport, ZonesInState, is_pool,
 };
 pub use probe::DriveUser;
 pub use read_only::ReadOnlyImage;

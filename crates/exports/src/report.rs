@@ -11,7 +11,8 @@ use crate::nbd::Nbd;
 use crate::served::Served;
 use crate::snapshot::{
     CommandSnapshot, ConfigurationSnapshot, ElementsSnapshot, ErrorSnapshot, LifeSnapshot, MemorySnapshot,
-    NamespaceSnapshot, SessionSnapshot, Snapshot, SpaceSnapshot, StateSnapshot, SubsystemSnapshot, Traffic,
+    NamespaceSnapshot, PoolSnapshot, SessionSnapshot, Snapshot, SpaceSnapshot, StateSnapshot, SubsystemSnapshot,
+    Traffic,
 };
 use crate::sockets::Sockets;
 use crate::start::backend_name;
@@ -102,6 +103,11 @@ pub(crate) fn snapshot(
                     .map(|entry| namespace(entry, drives.get(entry.device)))
                     .collect(),
             })
+            .collect(),
+        pools: drives
+            .pools
+            .iter()
+            .map(|(path, pool)| PoolSnapshot { directory: path.display().to_string(), report: pool.report() })
             .collect(),
         nbd: nbd.map(Nbd::snapshot),
     }

@@ -1,7 +1,7 @@
 //! The state of a running server: the source of metrics, `zonda status` and its JSON.
 
 use serde::{Deserialize, Serialize};
-use zonda_devices::{LifeCounters, VolumeReport};
+use zonda_devices::{LifeCounters, PoolReport, VolumeReport};
 use zonda_ssd::allocation::AllocationFacts;
 
 pub use crate::nbd::snapshot::{NbdExportSnapshot, NbdRequestSnapshot, NbdSnapshot};
@@ -38,9 +38,22 @@ pub struct Snapshot {
     pub configuration: Option<ConfigurationSnapshot>,
     /// In the order of the configuration.
     pub subsystems: Vec<SubsystemSnapshot>,
+    /// Pools of which namespaces are served.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub pools: Vec<PoolSnapshot>,
     /// The NBD server; absent if not configured.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub nbd: Option<NbdSnapshot>,
+}
+
+/// A pool of which namespaces are served.
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+pub struct PoolSnapshot {
+    /// Its directory.
+    pub directory: String,
+    /// Its state.
+    #[serde(flatten)]
+    pub report: PoolReport,
 }
 
 /// Memory for the data of all connections.

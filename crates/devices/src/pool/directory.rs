@@ -120,6 +120,23 @@ impl PoolDirectory {
         Ok(directory)
     }
 
+    /// Refuses a directory for a lost pool that is not empty.
+    pub(super) fn must_be_free(path: &Path) -> Result<(), DriveError> {
+        new_directory::must_be_vacant(path, "pool", [LOCK_FILE; 3], is_pool(path), is_pool(path))
+    }
+
+    /// The directory of a pool whose directory was lost: only the lock is written until
+    /// [`save_epoch`](PoolDirectory::save_epoch).
+    pub(super) fn restore(
+        path: &Path,
+        drive: &Location,
+        credentials: &Credentials,
+        pool: PoolId,
+    ) -> Result<PoolDirectory, DriveError> {
+        PoolDirectory::must_be_free(path)?;
+        PoolDirectory::make(path, drive, credentials, pool.0)
+    }
+
     /// Opens the directory of a pool with an exclusive lock, which is held until this is dropped.
     pub(super) fn open(path: &Path) -> Result<PoolDirectory, DriveError> {
         // Creates no lock file where there is no pool.
@@ -312,6 +329,11 @@ impl PoolDirectory {
             format!("cannot write {}: {error}", self.path.join(POOL_FILE).display()),
             "free space, or make the directory writable: without the file, an old copy of the drive would not be detected",
         )
+    }
+
+    /// Unlocks the directory. Returns the directories that were created for it, the deepest one first.
+    pub(super) fn into_made(self) -> Vec<PathBuf> {
+        self.made
     }
 
     /// Removes the directory of a pool whose creation has not written to the drive.

@@ -27,8 +27,7 @@ impl PoolReport {
             Location::Image(image) => {
                 let mut snapshot =
                     ImageSnapshot::open(image).map_err(|error| if error.is_in_use { in_use(path) } else { error })?;
-                // Its commands complete at once.
-                read(&directory, &mut snapshot, || (Instant::ZERO, Ok(())))
+                read_image(&directory, &mut snapshot)
             }
             Location::NvmeTcp(_) => {
                 let ring = Ring::new(RingOptions::default()).map_err(|error| loop_failed(&error))?;
@@ -43,6 +42,11 @@ impl PoolReport {
             }
         }
     }
+}
+
+/// Reads what a mount reads from an image, whose commands complete at once.
+pub(super) fn read_image(directory: &PoolDirectory, image: &mut ImageSnapshot) -> Result<PoolReport, DriveError> {
+    read(directory, image, || (Instant::ZERO, Ok(())))
 }
 
 /// Reads what a mount reads from a drive on this ring.
@@ -81,7 +85,7 @@ fn read(
         match start.take_outcome() {
             // Its first commands would write: they are not sent.
             Some(Ok(pool)) => {
-                let mut report = PoolReport::of(&pool, &geometry, directory.drive());
+                let mut report = PoolReport::of(&pool, pool.activity(), &geometry, directory.drive());
                 // A mount has the next one.
                 report.epoch -= 1;
                 return Ok(report);

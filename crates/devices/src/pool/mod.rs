@@ -10,6 +10,8 @@
 //! manage.rs       namespaces are created, resized and deleted
 //! reservations.rs the saved reservations of hosts
 //! report.rs       the state of a pool
+//! takeover.rs     takes a pool over from an owner that cannot be reached
+//! restore.rs      the same for a pool whose directory is lost
 //! look.rs         the state of a pool that is not in use, without writing
 //! ```
 //!
@@ -25,6 +27,7 @@ mod namespace;
 mod ownership;
 mod report;
 mod reservations;
+mod restore;
 mod shared;
 mod shares;
 mod takeover;
@@ -35,4 +38,5 @@ pub use directory::{POOL_FILE, is_pool};
 pub use drive::PoolDrive;
 pub use manage::{NamespaceSize, NewNamespace, PoolRequest, PoolRequestId};
 pub use namespace::PoolNamespace;
-pub use report::{PoolNamespaceReport, PoolReport};
+pub use report::{PoolNamespaceReport, PoolReport, ReclaimReport, ZonesInState};
+pub use restore::LostPool;

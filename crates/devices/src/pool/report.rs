@@ -1,10 +1,10 @@
 //! [`PoolReport`]: the state of a pool and its namespaces.
 
 use serde::{Deserialize, Serialize};
-use zonda_elastic::{Pool, Share};
+use zonda_elastic::{Activity, Pool, ReclaimProgress, Share};
 use zonda_zoned::{Geometry, NamespaceId, ZoneIndex};
 
-use crate::random;
+use crate::{DriveFacts, random};
 
 /// The state of a pool.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
@@ -20,6 +20,15 @@ pub struct PoolReport {
     pub scheduler: Option<String>,
     /// Both copies of its log have failed: nothing can be written any more.
     pub is_read_only: bool,
+    /// It is being opened again, after its drive has lacked space or its log has failed: hosts wait.
+    #[serde(default)]
+    pub is_reopening: bool,
+    /// Writes have failed because the drive had no space.
+    #[serde(default)]
+    pub lacks_space: bool,
+    /// Copies of its log that can be written, of two.
+    #[serde(default)]
+    pub log_copies: u32,
     /// Physical zones of a zone of a namespace.
     pub zones_per_vzone: u32,
     /// The most bytes that a zone of a namespace holds.
@@ -36,12 +45,56 @@ pub struct PoolReport {
     pub promised_zones: u64,
     /// Physical zones in stripe groups.
     pub zones_in_groups: u32,
+    /// Active zones of the drive in stripe groups.
+    #[serde(default)]
+    pub active_in_groups: u32,
+    /// Active zones of the drive that stripe groups could have at once.
+    #[serde(default)]
+    pub active_left: u32,
+    /// Empty physical zones.
+    #[serde(default)]
+    pub zones_free: u32,
+    /// Physical zones that are being reset.
+    #[serde(default)]
+    pub zones_resetting: u32,
+    /// Physical zones that may be active although they are in no stripe group, because a command to them
+    /// has failed.
+    #[serde(default)]
+    pub zones_doubtful: u32,
     /// Physical zones that have failed.
     pub zones_retired: u32,
     /// Physical zones with contents that are not the pool's, or that could not be read.
     pub zones_set_aside: u32,
+    /// The zone whose last stripe group is being copied into narrower ones.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub reclaim: Option<ReclaimReport>,
+    /// Stripe groups that were copied since the pool was opened.
+    #[serde(default)]
+    pub reclaimed_groups: u64,
     /// In the order of their identifiers.
     pub namespaces: Vec<PoolNamespaceReport>,
+}
+
+/// The progress of a copy that reclaims spares.
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+pub struct ReclaimReport {
+    /// The name of the namespace.
+    pub namespace: String,
+    /// The zone of the namespace.
+    pub zone: u32,
+    /// Bytes that were copied,
+    pub copied_bytes: u64,
+    /// of this many.
+    pub bytes: u64,
+}
+
+/// Zones in one state.
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+pub struct ZonesInState {
+    /// The state, in words.
+    pub state: String,
+    /// How many.
+    pub zones: u32,
 }
 
 /// The state of a namespace of a pool.
@@ -59,6 +112,12 @@ pub struct PoolNamespaceReport {
     pub size_bytes: u64,
     /// Bytes below write pointers.
     pub written_bytes: u64,
+    /// Zones in each state; states without a zone are left out.
+    #[serde(default)]
+    pub zones_by_state: Vec<ZonesInState>,
+    /// Zones whose writes wait for a stripe group: the drive has no active zone left, or no empty one.
+    #[serde(default)]
+    pub waiting_zones: u32,
     /// Zones that hold an active resource.
     pub active_zones: u32,
     /// The most zones that may be active.
@@ -79,7 +138,7 @@ pub struct PoolNamespaceReport {
 
 impl PoolReport {
     /// The state of a pool on a drive of this geometry at this location.
-    pub(super) fn of(pool: &Pool, drive: &Geometry, location: &str) -> PoolReport {
+    pub(super) fn of(pool: &Pool, activity: Activity, drive: &Geometry, location: &str) -> PoolReport {
         let (shape, counts) = (pool.shape(), pool.zone_counts());
         let lost = u64::from(counts.retired) + u64::from(counts.set_aside);
         let ids: Vec<NamespaceId> = pool.namespaces().iter().map(|(id, _)| id).collect();
@@ -89,6 +148,9 @@ impl PoolReport {
             epoch: pool.epoch(),
             scheduler: None,
             is_read_only: pool.is_read_only(),
+            is_reopening: activity.is_reopening,
+            lacks_space: activity.lacks_space,
+            log_copies: pool.log_copies() as u32,
             zones_per_vzone: shape.zones_per_vzone,
             zone_capacity_bytes: shape.vzone_capacity_blocks().bytes(drive.block_size_bytes),
             essential_zones: shape.essential_zones,
@@ -97,8 +159,15 @@ impl PoolReport {
             usable_zones: u64::from(shape.promised_max()).saturating_sub(lost),
             promised_zones: pool.promised_zones(),
             zones_in_groups: counts.in_groups,
+            active_in_groups: activity.active_in_groups,
+            active_left: activity.active_left,
+            zones_free: counts.free,
+            zones_resetting: counts.resetting,
+            zones_doubtful: activity.doubtful_zones,
             zones_retired: counts.retired,
             zones_set_aside: counts.set_aside,
+            reclaim: activity.reclaim.and_then(|progress| reclaim(pool, drive, progress)),
+            reclaimed_groups: pool.reclaimed_groups(),
             namespaces: ids.into_iter().filter_map(|id| namespace(pool, id)).collect(),
         }
     }
@@ -110,10 +179,20 @@ impl PoolReport {
     }
 }
 
+fn reclaim(pool: &Pool, drive: &Geometry, progress: ReclaimProgress) -> Option<ReclaimReport> {
+    Some(ReclaimReport {
+        namespace: pool.namespace_config(progress.namespace)?.name,
+        zone: progress.zone.0,
+        copied_bytes: progress.copied.bytes(drive.block_size_bytes),
+        bytes: progress.blocks.bytes(drive.block_size_bytes),
+    })
+}
+
 fn namespace(pool: &Pool, id: NamespaceId) -> Option<PoolNamespaceReport> {
     let (config, table, share) = (pool.namespace_config(id)?, pool.table(id)?, pool.share(id)?);
     let Share { essentials, spares_own, spares_lent, spares_leased, spares_used, .. } = share;
     let geometry = table.geometry();
+    let states = DriveFacts::of_zones(table).zones_by_state;
     let written: u64 = (0..geometry.zone_count).map(|zone| table.zone(ZoneIndex(zone)).written_blocks.0).sum();
     Some(PoolNamespaceReport {
         name: config.name,
@@ -122,6 +201,11 @@ fn namespace(pool: &Pool, id: NamespaceId) -> Option<PoolNamespaceReport> {
         zone_capacity_bytes: geometry.zone_capacity_bytes(),
         size_bytes: geometry.zone_capacity_bytes() * u64::from(geometry.zone_count),
         written_bytes: written * u64::from(geometry.block_size_bytes),
+        zones_by_state: states
+            .into_iter()
+            .map(|(state, zones)| ZonesInState { state: state.to_string(), zones })
+            .collect(),
+        waiting_zones: pool.waiting_vzones(id),
         active_zones: table.active_zones(),
         max_active_zones: config.max_active_zones,
         weight: config.weight,

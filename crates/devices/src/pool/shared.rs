@@ -122,9 +122,10 @@ impl OpenPool {
     }
 
     pub(super) fn report(&self) -> PoolReport {
+        let activity = self.device.activity().expect("the pool was mounted before it is used");
         PoolReport {
             scheduler: self.device.drive().scheduler().map(str::to_owned),
-            ..PoolReport::of(self.pool(), self.drive_geometry(), self.directory.drive())
+            ..PoolReport::of(self.pool(), activity, self.drive_geometry(), self.directory.drive())
         }
     }
 
