@@ -293,6 +293,11 @@ impl Log {
             && self.effects.is_empty()
             && self.copies.iter().all(|copy| copy.outstanding == 0)
         {
+            // The owner of what is durable learns of it before it describes its state.
+            let is_described = matches!(batch.step, Step::Checkpoint(index) if self.copies[index].next_block == 0);
+            if is_described && !self.durable.is_empty() {
+                return;
+            }
             match batch.step {
                 Step::Checkpoint(index) if self.copies[index].next_block == 0 => self.write_checkpoint(index, snapshot),
                 _ if self.working_copies() == 0 => self.end_batch(false),

@@ -72,7 +72,7 @@ impl PoolDrive {
             Location::NvmeTcp(_) => {
                 let mut reserved = Reserved::open(lost, ring)?;
                 match reserved.restore(path, lost, ring) {
-                    Ok(written) => reserved.pass_on(written, lost, ring),
+                    Ok(written) => reserved.pass_on(&written, lost, ring),
                     Err(error) => Err(reserved.undo(error, ring)),
                 }
             }
@@ -164,7 +164,7 @@ impl Reserved {
     }
 
     /// Reserves the drive for the directory.
-    fn pass_on(mut self, written: Written, lost: &LostPool, ring: &Ring) -> Result<TakeoverReport, DriveError> {
+    fn pass_on(mut self, written: &Written, lost: &LostPool, ring: &Ring) -> Result<TakeoverReport, DriveError> {
         let options = TakeoverOptions { force: lost.force, ..TakeoverOptions::default() };
         let Some(from) = self.from else {
             // Its key is not one of the pool, and no other host had reserved the drive.

@@ -378,6 +378,7 @@ impl Pool {
         if !is_durable {
             return;
         }
+        self.namespaces.get_mut(&namespace).expect("it is being deleted").is_deleted = true;
         let own = &self.namespaces[&namespace];
         let used = own.vzones.iter().enumerate().filter(|(_, vzone)| !vzone.groups.is_empty());
         let used: Vec<u32> = used.map(|(index, _)| index as u32).collect();
@@ -421,6 +422,7 @@ impl Namespace {
             flushes: VecDeque::new(),
             is_listed: false,
             is_leaving: false,
+            is_deleted: false,
             quiet: super::reclaim::Quiet::default(),
         }
     }

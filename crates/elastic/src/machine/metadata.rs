@@ -79,7 +79,8 @@ pub(super) fn snapshot_of(
 ) -> Vec<Record> {
     // Zones that are reserved while the records are on their way have later numbers.
     let mut records = vec![Record::Pool(shape.record(epoch, next_reservation))];
-    for (id, namespace) in namespaces.iter().filter(|(_, namespace)| !namespace.is_leaving) {
+    // An earlier record of a namespace may still come behind these: without its v-zones it would be empty.
+    for (id, namespace) in namespaces.iter().filter(|(_, namespace)| !namespace.is_deleted) {
         records.push(Record::Namespace(namespace.record.clone()));
         let vzones = namespace.vzones.iter().enumerate().filter(|(_, vzone)| vzone.is_recorded());
         records.extend(vzones.map(|(index, vzone)| Record::VZone(vzone.record(*id, index as u32))));

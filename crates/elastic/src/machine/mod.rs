@@ -96,6 +96,8 @@ pub(crate) struct Namespace {
     is_listed: bool,
     /// It is being deleted.
     is_leaving: bool,
+    /// That is recorded.
+    is_deleted: bool,
     quiet: reclaim::Quiet,
 }
 

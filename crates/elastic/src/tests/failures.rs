@@ -1,7 +1,10 @@
 //! Damage, failures and old copies: an error for what they concern, and nothing else.
 
-use zonda_zoned::{Blocks, Lba, Operation, Outcome, Payload, Status, ZoneAction, ZoneIndex, ZoneState, ZoneTarget};
+use zonda_zoned::{
+    Blocks, Lba, Operation, Outcome, Payload, Status, ZoneAction, ZoneIndex, ZoneState, ZoneTarget, ZonedDevice,
+};
 
+use super::drive::Fault;
 use super::rig::{Rig, TENANT, write};
 use crate::StartError;
 
@@ -191,6 +194,32 @@ fn a_namespace_has_its_share_from_the_moment_of_its_creation_on() {
         let size = rig.zone_size(second);
         for zone in 0..2 {
             assert_eq!(rig.execute(second, write(zone * size, 8, 7)).status, Status::Success, "{left}");
+        }
+        rig.check();
+    }
+}
+
+/// A namespace grows and is deleted, while a copy of the log must begin a new zone.
+#[test]
+fn a_crash_leaves_a_namespace_that_is_being_deleted_whole_or_removes_it() {
+    for left in 0..60 {
+        let mut rig = written();
+        let now = rig.now;
+        rig.drive().completions_left = 0;
+        rig.drive().faults.push(Fault {
+            matches: Box::new(|operation| matches!(operation, Operation::Write { start, .. } if start.0 / 32 == 1)),
+            times: 1,
+            status: Status::WriteFault,
+        });
+        rig.device().resize_namespace(now, TENANT, 12).expect("the drive has room");
+        rig.device().delete_namespace(now, TENANT).expect("it is idle");
+        rig.drive().completions_left = left;
+        rig.quiesce();
+        rig.drive().faults.clear();
+        rig.mount_again();
+        if rig.device().namespaces().geometry(TENANT).is_some() {
+            assert_eq!(rig.execute(TENANT, read(0, 1)).status, Status::Success, "{left}");
+            assert!(!rig.zones_of(TENANT, 0).is_empty(), "{left}: its zones were reset");
         }
         rig.check();
     }

@@ -345,8 +345,9 @@ impl ElasticRun<'_> {
                 let geometry = self.device().geometry(id).clone();
                 let sizes = (geometry.block_size_bytes as usize, usize::from(geometry.metadata_bytes));
                 let found = contents_of(&completion, expected.len() as u64, sizes);
-                // A write that is read before it ends may have found no space.
-                self.check_read(tenant, zone, start, &expected, &found, is_excused || self.lacked_space)?;
+                // A write that is read before it ends may have found no space, or no zone.
+                let is_cut = self.tenants[tenant].zones[zone].now.is_cut;
+                self.check_read(tenant, zone, start, &expected, &found, is_excused || is_cut || self.lacked_space)?;
             }
             Flight::Write { life, end, appended, .. } => {
                 if appended.is_some_and(|lba| completion.outcome != Outcome::Appended(lba)) {
