@@ -41,7 +41,7 @@ mod zones;
 pub use balloon::Share;
 pub use device::ElasticDevice;
 pub use format::{BlockError, PoolId, pool_of_log_block};
-pub use machine::{AdminError, NamespaceConfig, Pool, PoolEvent};
+pub use machine::{AdminError, NamespaceConfig, Pool, PoolEvent, ZoneRole};
 pub use shape::{PoolOptions, Shape};
 pub use start::{Goal, Start, StartError};
 pub use zones::ZoneCounts;

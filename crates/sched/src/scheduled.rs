@@ -8,7 +8,7 @@ use zonda_zoned::{
 
 use crate::limits::{IN_FLIGHT_MAX, WAITING_MAX};
 use crate::order::Order;
-use crate::{Accepts, Outcome, Request, RequestId, RequestKind, Scheduler};
+use crate::{Accepts, Outcome, Request, RequestId, RequestKind, Scheduler, TenantLoad};
 
 /// A device around another one, in which commands wait until a [`Scheduler`] releases them. It adds
 /// no time: a command that may be released at once is submitted to the device below at once.
@@ -126,6 +126,18 @@ impl<D: ZonedDevice> Scheduled<D> {
     #[must_use]
     pub fn scheduler_name(&self) -> &'static str {
         self.scheduler.name()
+    }
+
+    /// The tenants with requests in progress, as the scheduler reports them.
+    #[must_use]
+    pub fn loads(&self) -> Vec<TenantLoad> {
+        self.scheduler.loads()
+    }
+
+    /// Commands that were released and have not completed.
+    #[must_use]
+    pub fn in_flight(&self) -> usize {
+        self.in_flight.len()
     }
 
     /// What has passed so far.

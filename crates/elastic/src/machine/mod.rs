@@ -29,6 +29,7 @@ mod pump;
 mod read;
 mod reclaim;
 mod repair;
+mod report;
 mod write;
 
 use std::collections::{BTreeMap, BTreeSet, VecDeque};
@@ -53,6 +54,7 @@ pub use admin::{AdminError, NamespaceConfig, PoolEvent};
 pub(crate) use allocate::Granting;
 pub(crate) use build::PoolParts;
 use ending::ResetOf;
+pub use report::ZoneRole;
 
 /// A command of a host.
 #[derive(Debug)]
@@ -324,21 +326,6 @@ impl Pool {
     #[must_use]
     pub fn share(&self, namespace: NamespaceId) -> Option<Share> {
         self.namespaces.contains_key(&namespace.0).then(|| self.balloon.share(namespace.0))
-    }
-
-    /// Widths of the stripe groups of a v-zone, in order.
-    #[must_use]
-    pub fn group_widths(&self, namespace: NamespaceId, zone: ZoneIndex) -> Vec<u32> {
-        let vzone = self.namespaces.get(&namespace.0).and_then(|found| found.vzones.get(zone.as_usize()));
-        vzone.map_or_else(Vec::new, |vzone| vzone.groups.iter().map(crate::group::Group::width).collect())
-    }
-
-    /// The physical zones of a v-zone, group by group.
-    #[must_use]
-    pub fn physical_zones(&self, namespace: NamespaceId, zone: ZoneIndex) -> Vec<ZoneIndex> {
-        let vzone = self.namespaces.get(&namespace.0).and_then(|found| found.vzones.get(zone.as_usize()));
-        let groups = vzone.map_or(&[][..], |vzone| &vzone.groups);
-        groups.iter().flat_map(|group| group.zones().iter().copied().map(ZoneIndex)).collect()
     }
 
     /// The next command to the drive.
