@@ -8,6 +8,7 @@
 //! namespace.rs    a namespace of an open pool as a drive of its own
 //! manage.rs       namespaces are created, resized and deleted
 //! report.rs       the state of a pool
+//! zones.rs        the zones of its drive, for reports
 //! look.rs         the state of a pool that is not in use, without writing
 //! ```
 //!
@@ -24,10 +25,12 @@ mod report;
 mod shared;
 mod shares;
 mod takeover;
+mod zones;
 
 pub use create::NewPool;
 pub use directory::{POOL_FILE, is_pool};
 pub use drive::PoolDrive;
 pub use manage::{NamespaceSize, NewNamespace, PoolRequest, PoolRequestId};
 pub use namespace::PoolNamespace;
-pub use report::{PoolNamespaceReport, PoolReport};
+pub use report::{PoolGroupCount, PoolNamespaceReport, PoolReport};
+pub use zones::PoolZone;

@@ -44,6 +44,9 @@ pub struct PoolReport {
 /// The state of a namespace of a pool.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub struct PoolNamespaceReport {
+    /// Its identifier in the pool.
+    #[serde(default)]
+    pub id: u32,
     /// Its name.
     pub name: String,
     /// Its UUID, which hosts see.
@@ -72,6 +75,18 @@ pub struct PoolNamespaceReport {
     pub spares_leased: u32,
     /// Spares in its stripe groups that can still be written.
     pub spares_used: u32,
+    /// Its stripe groups that can still be written, the narrowest first.
+    #[serde(default)]
+    pub writable_groups: Vec<PoolGroupCount>,
+}
+
+/// Stripe groups of one width.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+pub struct PoolGroupCount {
+    /// Physical zones of each.
+    pub width: u32,
+    /// How many there are.
+    pub groups: u32,
 }
 
 impl PoolReport {
@@ -111,7 +126,9 @@ fn namespace(pool: &Pool, id: NamespaceId) -> Option<PoolNamespaceReport> {
     let Share { essentials, spares_own, spares_lent, spares_leased, spares_used, .. } = share;
     let geometry = table.geometry();
     let written: u64 = (0..geometry.zone_count).map(|zone| table.zone(ZoneIndex(zone)).written_blocks.0).sum();
+    let groups = pool.writable_groups(id).into_iter();
     Some(PoolNamespaceReport {
+        id: id.0,
         name: config.name,
         uuid: random::uuid_text(&config.uuid),
         zones: geometry.zone_count,
@@ -126,5 +143,6 @@ fn namespace(pool: &Pool, id: NamespaceId) -> Option<PoolNamespaceReport> {
         spares_lent,
         spares_leased,
         spares_used,
+        writable_groups: groups.map(|(width, groups)| PoolGroupCount { width, groups }).collect(),
     })
 }
