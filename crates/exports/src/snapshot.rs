@@ -5,6 +5,8 @@ use zonda_devices::{LifeCounters, VolumeReport};
 use zonda_ssd::allocation::AllocationFacts;
 
 pub use crate::nbd::snapshot::{NbdExportSnapshot, NbdRequestSnapshot, NbdSnapshot};
+pub use crate::tenants::{GrantsSnapshot, PoolPartSnapshot, PoolSnapshot, SchedulerSnapshot};
+pub use crate::zone_map::{CellState, ZONE_MAP_CELLS_MAX, ZoneMapSnapshot};
 
 /// A server at one moment.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
@@ -38,6 +40,9 @@ pub struct Snapshot {
     pub configuration: Option<ConfigurationSnapshot>,
     /// In the order of the configuration.
     pub subsystems: Vec<SubsystemSnapshot>,
+    /// The pools of which namespaces are served.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub pools: Vec<PoolSnapshot>,
     /// The NBD server; absent if not configured.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub nbd: Option<NbdSnapshot>,
@@ -168,6 +173,15 @@ pub struct NamespaceSnapshot {
     /// The state of a redundant volume; absent for a drive.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub volume: Option<VolumeReport>,
+    /// The pool that it is a namespace of; absent for others.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub pool: Option<PoolPartSnapshot>,
+    /// Its I/O scheduler; absent for a drive without.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub scheduler: Option<SchedulerSnapshot>,
+    /// Its zones, or those of each local member of a volume, if they were requested.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub zone_maps: Vec<ZoneMapSnapshot>,
 }
 
 /// Space on the file system of an image.
