@@ -31,7 +31,7 @@ use clap::{Parser, Subcommand};
 
 #[cfg(feature = "simulation")]
 use commands::sim;
-use commands::{advise, bench, demo, drive, lab, pool, reload, secret, serve, status, volume, zone};
+use commands::{advise, bench, demo, drive, lab, pool, reload, secret, serve, status, top, volume, zone};
 
 /// A storage stack for zoned (NVMe ZNS) SSDs: serve, simulate and benchmark drives
 #[derive(Debug, Parser)]
@@ -61,6 +61,9 @@ enum Command {
     /// Show the status of a running server
     #[command(long_about = status::LONG_ABOUT)]
     Status(status::StatusArgs),
+    /// Show the activity of a running server, live
+    #[command(long_about = top::LONG_ABOUT)]
+    Top(top::TopArgs),
     /// Reload the configuration file of a running server
     #[command(long_about = reload::LONG_ABOUT)]
     Reload(reload::ReloadArgs),
@@ -113,6 +116,7 @@ fn main() -> ExitCode {
         Command::Drive(command) => drive::run(&command),
         Command::Serve(args) => serve::run(&args),
         Command::Status(args) => status::run(&args),
+        Command::Top(args) => top::run(&args),
         Command::Reload(args) => reload::run(&args),
         Command::Zone(command) => zone::run(&command),
         Command::Volume(command) => volume::run(&command),

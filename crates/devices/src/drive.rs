@@ -8,12 +8,23 @@ use zonda_ssd::allocation::{AllocationFacts, ElementTracker};
 use zonda_zoned::zones::ZoneTable;
 use zonda_zoned::{Blocks, Geometry, Instant, Lba, ZoneIndex, ZoneState, ZonedDevice};
 
-use crate::SpaceFacts;
+use crate::{SchedulerFacts, SpaceFacts};
 
 /// A drive that reports its state and can be shut down.
 pub trait Drive: ZonedDevice {
     /// The present state of the drive.
     fn facts(&self) -> DriveFacts;
+
+    /// Passes the state of each zone, and its blocks below the write pointer, in the order of the zones;
+    /// nothing for a drive that does not have them, as a namespace of a server. For reports.
+    fn visit_zones(&self, visit: &mut dyn FnMut(ZoneState, Blocks)) {
+        let _ = visit;
+    }
+
+    /// The scheduler for which commands to the drive wait; `None` for a drive without.
+    fn scheduler(&self) -> Option<SchedulerFacts> {
+        None
+    }
 
     /// Excludes this many blocks from the host read counter: they were read to identify the drive.
     fn forget_reads(&mut self, blocks: u64) {
@@ -198,6 +209,14 @@ macro_rules! as_the_drive_below {
     };
 }
 pub(crate) use as_the_drive_below;
+
+/// [`Drive::visit_zones`] of a drive with this table.
+pub(crate) fn visit_table(zones: &ZoneTable, visit: &mut dyn FnMut(ZoneState, Blocks)) {
+    for zone in (0..zones.geometry().zone_count).map(ZoneIndex) {
+        let view = zones.zone(zone);
+        visit(view.state, view.written_blocks);
+    }
+}
 
 /// States, wear and counters of one drive.
 #[derive(Clone, Debug, Default, PartialEq)]

@@ -17,6 +17,7 @@ use zonda_zoned::{
 };
 
 use crate::directory::{DirectoryParts, exposed_files, file_error};
+use crate::drive::visit_table;
 use crate::elements::ElementStore;
 use crate::gather::{FileWrite, Gathering};
 use crate::space::SpaceWatch;
@@ -332,6 +333,10 @@ impl Drive for FileBacked {
 
     fn facts(&self) -> DriveFacts {
         facts_of(&self.image, self.elements())
+    }
+
+    fn visit_zones(&self, visit: &mut dyn FnMut(ZoneState, Blocks)) {
+        visit_table(self.image.zones(), visit);
     }
 
     fn media_errors(&self) -> u64 {

@@ -183,6 +183,16 @@ impl Drive for FirstZones {
         facts
     }
 
+    fn visit_zones(&self, visit: &mut dyn FnMut(ZoneState, Blocks)) {
+        let mut left = self.shown().zone_count;
+        self.drive.visit_zones(&mut |state, written| {
+            if left > 0 {
+                left -= 1;
+                visit(state, written);
+            }
+        });
+    }
+
     fn whole_geometry(&self) -> Option<&Geometry> {
         Some(self.drive.geometry(NamespaceId::FIRST))
     }

@@ -76,14 +76,15 @@ pub use look::user_of_image;
 pub use memory::{MemoryDrive, PacedDrive};
 pub use model::Model;
 pub use pool::{
-    LostPool, NamespaceSize, NewNamespace, NewPool, POOL_FILE, PoolDrive, PoolNamespace, PoolNamespaceReport,
-    PoolOpenOptions, PoolReport, PoolRequest, PoolRequestId, ReclaimReport, ZonesInState, is_pool,
+    LostPool, NamespaceSize, NewNamespace, NewPool, POOL_FILE, PoolDrive, PoolGroupCount, PoolNamespace,
+    PoolNamespaceReport, PoolOpenOptions, PoolReport, PoolRequest, PoolRequestId, PoolZone, ReclaimReport,
+    ZonesInState, is_pool,
 };
 pub use probe::DriveUser;
 pub use read_only::ReadOnlyImage;
 pub use remote::Remote;
 pub use repair::repair_image;
-pub use scheduled::ScheduledDrive;
+pub use scheduled::{ScheduledDrive, SchedulerFacts};
 pub use shared::SharedConnection;
 pub use space::SpaceFacts;
 pub use url::{Location, NvmeTcpUrl, PORT_DEFAULT};
@@ -93,7 +94,8 @@ pub use volume::{
     TakeoverReport, VOLUME_FILE, VolumeDrive, VolumeOpenOptions, VolumeRates, VolumeReply, VolumeReport, VolumeRequest,
     VolumeState, is_volume,
 };
-pub use zonda_elastic::PoolOptions;
 pub use zonda_elastic::limits::{NAME_BYTES_MAX, NAMESPACES_MAX, WEIGHT_MAX};
+pub use zonda_elastic::{PoolOptions, ZoneRole};
 pub use zonda_initiator::limits::{IO_QUEUES_MAX, QUEUE_DEPTH_MAX};
 pub use zonda_raid::Extent;
+pub use zonda_sched::TenantLoad;

@@ -2,9 +2,9 @@
 //! one.
 
 use zonda_layers::{Memory, Paced};
-use zonda_zoned::{Command, CompletionQueue, Geometry, Instant, Namespaces, QueueFull, ZonedDevice};
+use zonda_zoned::{Blocks, Command, CompletionQueue, Geometry, Instant, Namespaces, QueueFull, ZoneState, ZonedDevice};
 
-use crate::drive::as_the_drive_below;
+use crate::drive::{as_the_drive_below, visit_table};
 use crate::{Drive, DriveFacts, Model};
 
 /// A drive in memory.
@@ -70,6 +70,10 @@ impl Drive for MemoryDrive {
         DriveFacts::of_zones(self.memory.zones())
     }
 
+    fn visit_zones(&self, visit: &mut dyn FnMut(ZoneState, Blocks)) {
+        visit_table(self.memory.zones(), visit);
+    }
+
     fn media_errors(&self) -> u64 {
         0
     }
@@ -106,6 +110,10 @@ impl Drive for PacedDrive {
 
     fn facts(&self) -> DriveFacts {
         self.paced.device().facts()
+    }
+
+    fn visit_zones(&self, visit: &mut dyn FnMut(ZoneState, Blocks)) {
+        self.drive().visit_zones(visit);
     }
 
     fn close(&mut self, now: Instant) {

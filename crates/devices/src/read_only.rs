@@ -7,12 +7,13 @@ use zonda_image::{FileCommand, FileCommandId, FileError, FileOperation, Image, I
 use zonda_ring::{Bytes, BytesMut, Client, Done, Operation, Outcome, Ring};
 use zonda_ssd::allocation::ElementTracker;
 use zonda_zoned::{
-    Command, Completion, CompletionQueue, Instant, Namespaces, Operation as HostOperation, QueueFull, Status,
-    ZonedDevice,
+    Blocks, Command, Completion, CompletionQueue, Instant, Namespaces, Operation as HostOperation, QueueFull, Status,
+    ZoneState, ZonedDevice,
 };
 
 use crate::copy_on_write::CopyOnWrite;
 use crate::directory::{exposed_files, file_error};
+use crate::drive::visit_table;
 use crate::file_backed::facts_of;
 use crate::{Drive, DriveError, DriveFacts, ImageDirectory, LoadedElements};
 
@@ -206,6 +207,10 @@ impl ZonedDevice for ReadOnlyImage {
 impl Drive for ReadOnlyImage {
     fn facts(&self) -> DriveFacts {
         facts_of(&self.image, self.elements())
+    }
+
+    fn visit_zones(&self, visit: &mut dyn FnMut(ZoneState, Blocks)) {
+        visit_table(self.image.zones(), visit);
     }
 
     fn forget_reads(&mut self, blocks: u64) {

@@ -1,10 +1,34 @@
 //! [`ScheduledDrive`]: a drive whose commands wait for an I/O scheduler.
 
-use zonda_sched::{Policy, Scheduled};
-use zonda_zoned::{Command, CompletionQueue, Geometry, Instant, Namespaces, QueueFull, ZonedDevice};
+use zonda_sched::{Policy, Scheduled, TenantLoad};
+use zonda_zoned::{Blocks, Command, CompletionQueue, Geometry, Instant, Namespaces, QueueFull, ZoneState, ZonedDevice};
 
 use crate::drive::as_the_drive_below;
 use crate::{Drive, DriveFacts};
+
+/// The commands that wait for a scheduler, and what it grants.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct SchedulerFacts {
+    /// The name of the scheduler.
+    pub name: &'static str,
+    /// Commands that wait.
+    pub waiting: u64,
+    /// Commands that were released and have not completed.
+    pub in_flight: u64,
+    /// The tenants with requests in progress; none for a scheduler that does not distinguish them.
+    pub loads: Vec<TenantLoad>,
+}
+
+impl SchedulerFacts {
+    pub(crate) fn of<D: ZonedDevice>(device: &Scheduled<D>) -> SchedulerFacts {
+        SchedulerFacts {
+            name: device.scheduler_name(),
+            waiting: device.waiting() as u64,
+            in_flight: device.in_flight() as u64,
+            loads: device.loads(),
+        }
+    }
+}
 
 /// A drive whose commands wait for a scheduler. Everything else is that of the drive.
 pub struct ScheduledDrive {
@@ -57,6 +81,14 @@ impl Drive for ScheduledDrive {
         self.drive().facts()
     }
 
+    fn visit_zones(&self, visit: &mut dyn FnMut(ZoneState, Blocks)) {
+        self.drive().visit_zones(visit);
+    }
+
+    fn scheduler(&self) -> Option<SchedulerFacts> {
+        Some(SchedulerFacts::of(&self.device))
+    }
+
     fn whole_geometry(&self) -> Option<&Geometry> {
         self.drive().whole_geometry()
     }
@@ -90,6 +122,14 @@ mod tests {
         let ended = completions.pop().expect("memory takes no time");
         assert_eq!((ended.id, ended.status), (CommandId(7), Status::Success));
         assert_eq!(drive.facts().written_blocks, 0);
+        let scheduler = drive.scheduler().expect("it has one");
+        assert_eq!((scheduler.name, scheduler.waiting, scheduler.in_flight), ("mq-deadline", 0, 0));
+        let mut zones = 0;
+        drive.visit_zones(&mut |state, written| {
+            assert_eq!((state, written), (ZoneState::Empty, Blocks(0)));
+            zones += 1;
+        });
+        assert_eq!(zones, Geometry::tiny().zone_count);
         drive.close(Instant::ZERO);
         assert!(drive.is_closed());
     }

@@ -41,7 +41,7 @@ mod zones;
 pub use balloon::{Share, portion};
 pub use device::ElasticDevice;
 pub use format::{BlockError, MAGICS, PoolId, pool_of_log_block};
-pub use machine::{Activity, AdminError, NamespaceConfig, Pool, PoolEvent, ReclaimProgress};
+pub use machine::{Activity, AdminError, NamespaceConfig, Pool, PoolEvent, ReclaimProgress, ZoneRole};
 pub use shape::{PoolOptions, Shape};
 pub use start::{Goal, Start, StartError};
 pub use zones::ZoneCounts;

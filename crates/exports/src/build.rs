@@ -2,7 +2,7 @@
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::net::SocketAddr;
-use std::path::Path;
+use std::path::{Path, PathBuf};
 
 use zonda_devices::{
     Drive, DriveError, FileBacked, FirstZones, MemoryDrive, Model, PacedDrive, PoolDrive, PoolOpenOptions,
@@ -31,6 +31,7 @@ use crate::nbd::Candidate;
 use crate::reload::pool_source;
 use crate::report::{NamespaceLayout, SubsystemLayout};
 use crate::served::Served;
+use crate::snapshot::PoolPartSnapshot;
 use crate::start::{NamespaceInfo, ServeError, SubsystemInfo, retry_lock_in_use};
 
 /// Firmware revision in Identify Controller: at most 8 characters.
@@ -152,7 +153,12 @@ pub(crate) fn open_namespace(
             state: opened.state,
             read_only: namespace.read_only,
         },
-        layout: NamespaceLayout { id: namespace.id, device, read_only: namespace.read_only },
+        layout: NamespaceLayout {
+            id: namespace.id,
+            device,
+            read_only: namespace.read_only,
+            pool: pool_part(&namespace.source),
+        },
         candidate: Candidate {
             nqn: subsystem.nqn.clone(),
             namespace: namespace.id,
@@ -394,6 +400,17 @@ fn open(
     }
 }
 
+/// The directory of a pool, which the configuration may name in several ways.
+fn whole_path(path: &Path) -> PathBuf {
+    path.canonicalize().unwrap_or_else(|_| path.to_owned())
+}
+
+/// The pool of a namespace, for reports.
+fn pool_part(source: &Source) -> Option<PoolPartSnapshot> {
+    let Source::Pool { path, name } = source else { return None };
+    Some(PoolPartSnapshot { path: whole_path(path).display().to_string(), name: name.clone() })
+}
+
 /// The pool in a directory, which is opened once for all of its namespaces.
 fn open_pool(
     path: &Path,
@@ -401,8 +418,7 @@ fn open_pool(
     ring: &Ring,
     drives: &mut Drives,
 ) -> Result<PoolDrive, ServeError> {
-    // The configuration may name it in several ways.
-    let whole = path.canonicalize().unwrap_or_else(|_| path.to_owned());
+    let whole = whole_path(path);
     if let Some(pool) = drives.pool(&whole) {
         if pool.options() != *options {
             return Err(ServeError::new(

@@ -8,6 +8,7 @@ use zonda_devices::{DriveError, PoolReport, PoolRequest, VolumeReport, VolumeReq
 use zonda_ring::Waker;
 
 use crate::config::ServerPlan;
+use crate::report::ZoneMaps;
 use crate::snapshot::{ConfigurationSnapshot, Snapshot};
 use crate::start::ServeError;
 
@@ -21,7 +22,7 @@ pub(crate) type PoolReplySender = Sender<Option<Result<PoolReport, DriveError>>>
 #[derive(Debug)]
 pub(crate) enum Request {
     /// Report the state of the server.
-    Snapshot(Sender<Snapshot>),
+    Snapshot(ZoneMaps, Sender<Snapshot>),
     /// Execute a request on the volume in a directory.
     Volume(PathBuf, VolumeRequest, ReplySender),
     /// Execute a request on the pool in a directory.
@@ -55,8 +56,18 @@ impl Handle {
     /// The state of the server; `None` if it has stopped, or does not reply within `timeout`.
     #[must_use]
     pub fn snapshot(&self, timeout: Duration) -> Option<Snapshot> {
+        self.ask_snapshot(ZoneMaps::LeftOut, timeout)
+    }
+
+    /// The same with the zone maps of drives.
+    #[must_use]
+    pub fn snapshot_with_zones(&self, timeout: Duration) -> Option<Snapshot> {
+        self.ask_snapshot(ZoneMaps::Included, timeout)
+    }
+
+    fn ask_snapshot(&self, zones: ZoneMaps, timeout: Duration) -> Option<Snapshot> {
         let (answer, receiver) = mpsc::channel();
-        self.ask(Request::Snapshot(answer));
+        self.ask(Request::Snapshot(zones, answer));
         receiver.recv_timeout(timeout).ok()
     }
 

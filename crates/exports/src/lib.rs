@@ -44,7 +44,9 @@ mod server;
 pub mod snapshot;
 mod sockets;
 mod start;
+mod tenants;
 mod volumes;
+mod zone_map;
 
 use std::net::{Ipv4Addr, SocketAddr};
 

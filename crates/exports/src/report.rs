@@ -1,6 +1,8 @@
 //! Takes a snapshot.
 
-use zonda_devices::{SpaceFacts, VolumeDrive};
+use std::path::{Path, PathBuf};
+
+use zonda_devices::{PoolDrive, SpaceFacts, VolumeDrive};
 use zonda_ring::Ring;
 use zonda_target::{DeviceKey, Target};
 use zonda_zoned::{Instant, NamespaceId};
@@ -11,8 +13,8 @@ use crate::nbd::Nbd;
 use crate::served::Served;
 use crate::snapshot::{
     CommandSnapshot, ConfigurationSnapshot, ElementsSnapshot, ErrorSnapshot, LifeSnapshot, MemorySnapshot,
-    NamespaceSnapshot, PoolSnapshot, SessionSnapshot, Snapshot, SpaceSnapshot, StateSnapshot, SubsystemSnapshot,
-    Traffic,
+    NamespaceSnapshot, PoolPartSnapshot, PoolSnapshot, SchedulerSnapshot, SessionSnapshot, Snapshot, SpaceSnapshot,
+    StateSnapshot, SubsystemSnapshot, Traffic, ZoneMapSnapshot,
 };
 use crate::sockets::Sockets;
 use crate::start::backend_name;
@@ -40,6 +42,15 @@ pub(crate) struct NamespaceLayout {
     pub(crate) id: NamespaceId,
     pub(crate) device: DeviceKey,
     pub(crate) read_only: bool,
+    /// The directory of its pool, and its name there.
+    pub(crate) pool: Option<PoolPartSnapshot>,
+}
+
+/// Whether a snapshot has the zone maps of drives.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum ZoneMaps {
+    LeftOut,
+    Included,
 }
 
 /// The server as it is now.
@@ -104,11 +115,7 @@ pub(crate) fn snapshot(
                     .collect(),
             })
             .collect(),
-        pools: drives
-            .pools
-            .iter()
-            .map(|(path, pool)| PoolSnapshot { directory: path.display().to_string(), report: pool.report() })
-            .collect(),
+        pools: open_pools(drives).map(|(path, pool)| pool_snapshot(path, pool)).collect(),
         nbd: nbd.map(Nbd::snapshot),
     }
 }
@@ -141,7 +148,44 @@ fn namespace(entry: &NamespaceLayout, served: &Served) -> NamespaceSnapshot {
         life: facts.life.as_ref().map(LifeSnapshot::of),
         elements: facts.elements.map(|elements| ElementsSnapshot::of(&elements, facts.life.as_ref())),
         volume: served.volume().map(VolumeDrive::report),
+        pool: entry.pool.clone(),
+        scheduler: served.drive().scheduler().map(|facts| SchedulerSnapshot::of(&facts)),
+        zone_maps: Vec::new(),
     }
+}
+
+/// The pools of which a namespace is served.
+fn open_pools(drives: &Drives) -> impl Iterator<Item = &(PathBuf, PoolDrive)> {
+    drives.pools.iter().filter(|(_, pool)| pool.has_users())
+}
+
+fn pool_snapshot(path: &Path, pool: &PoolDrive) -> PoolSnapshot {
+    PoolSnapshot { path: path.display().to_string(), report: pool.report(), zone_map: None }
+}
+
+/// Adds the zone maps of all drives to a snapshot that was just taken.
+pub(crate) fn add_zone_maps(snapshot: &mut Snapshot, facts: &Facts, drives: &Drives) {
+    for (subsystem, layout) in snapshot.subsystems.iter_mut().zip(&facts.layout) {
+        for (namespace, entry) in subsystem.namespaces.iter_mut().zip(&layout.namespaces) {
+            namespace.zone_maps = zone_maps(drives.get(entry.device));
+        }
+    }
+    for (of, (_, pool)) in snapshot.pools.iter_mut().zip(open_pools(drives)) {
+        of.zone_map = ZoneMapSnapshot::of_pool(pool);
+    }
+}
+
+/// The map of a drive, or of each member of a volume that reports its zones.
+fn zone_maps(served: &Served) -> Vec<ZoneMapSnapshot> {
+    let Some(volume) = served.volume() else {
+        return ZoneMapSnapshot::of_drive(served.drive()).into_iter().collect();
+    };
+    let mut maps = Vec::new();
+    volume.visit_members(&mut |member, drive| {
+        let map = ZoneMapSnapshot::of_drive(drive);
+        maps.extend(map.map(|map| ZoneMapSnapshot { member: Some(member), ..map }));
+    });
+    maps
 }
 
 fn command(kind: &str, meter: &KindMeter) -> CommandSnapshot {

@@ -17,7 +17,7 @@ use crate::control::{Handle, Request};
 use crate::drives::Drives;
 use crate::log_limit::LogLimit;
 use crate::nbd::{Candidate, Nbd};
-use crate::report::Facts;
+use crate::report::{Facts, ZoneMaps};
 use crate::served::{Pace, Submitter};
 use crate::sockets::{SocketEvent, Sockets};
 use crate::start::{Parts, ServeError};
@@ -216,10 +216,13 @@ impl Server {
     fn on_requests(&mut self, now: Instant) {
         loop {
             match self.requests.try_recv() {
-                Ok(Request::Snapshot(answer)) => {
+                Ok(Request::Snapshot(zones, answer)) => {
                     let nbd = self.nbd.as_ref();
-                    let snapshot =
+                    let mut snapshot =
                         report::snapshot(now, &self.facts, &self.ring, &self.target, &self.sockets, nbd, &self.drives);
+                    if zones == ZoneMaps::Included {
+                        report::add_zone_maps(&mut snapshot, &self.facts, &self.drives);
+                    }
                     // The requester may have timed out.
                     let _ = answer.send(snapshot);
                 }

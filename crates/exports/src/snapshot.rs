@@ -1,10 +1,12 @@
 //! The state of a running server: the source of metrics, `zonda status` and its JSON.
 
 use serde::{Deserialize, Serialize};
-use zonda_devices::{LifeCounters, PoolReport, VolumeReport};
+use zonda_devices::{LifeCounters, VolumeReport};
 use zonda_ssd::allocation::AllocationFacts;
 
 pub use crate::nbd::snapshot::{NbdExportSnapshot, NbdRequestSnapshot, NbdSnapshot};
+pub use crate::tenants::{GrantsSnapshot, PoolPartSnapshot, PoolSnapshot, SchedulerSnapshot};
+pub use crate::zone_map::{CellState, ZONE_MAP_CELLS_MAX, ZoneMapSnapshot};
 
 /// A server at one moment.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
@@ -38,22 +40,12 @@ pub struct Snapshot {
     pub configuration: Option<ConfigurationSnapshot>,
     /// In the order of the configuration.
     pub subsystems: Vec<SubsystemSnapshot>,
-    /// Pools of which namespaces are served.
+    /// The pools of which namespaces are served.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub pools: Vec<PoolSnapshot>,
     /// The NBD server; absent if not configured.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub nbd: Option<NbdSnapshot>,
-}
-
-/// A pool of which namespaces are served.
-#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
-pub struct PoolSnapshot {
-    /// Its directory.
-    pub directory: String,
-    /// Its state.
-    #[serde(flatten)]
-    pub report: PoolReport,
 }
 
 /// Memory for the data of all connections.
@@ -181,6 +173,15 @@ pub struct NamespaceSnapshot {
     /// The state of a redundant volume; absent for a drive.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub volume: Option<VolumeReport>,
+    /// The pool that it is a namespace of; absent for others.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub pool: Option<PoolPartSnapshot>,
+    /// Its I/O scheduler; absent for a drive without.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub scheduler: Option<SchedulerSnapshot>,
+    /// Its zones, or those of each local member of a volume, if they were requested.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub zone_maps: Vec<ZoneMapSnapshot>,
 }
 
 /// Space on the file system of an image.

@@ -9,7 +9,7 @@ use zonda_zoned::{
 
 use crate::limits::{IN_FLIGHT_MAX, WAITING_MAX};
 use crate::order::Order;
-use crate::{Accepts, Outcome, Request, RequestId, RequestKind, Scheduler};
+use crate::{Accepts, Outcome, Request, RequestId, RequestKind, Scheduler, TenantLoad};
 
 /// A device around another one, in which commands wait until a [`Scheduler`] releases them. It adds
 /// no time: a command that may be released at once is submitted to the device below at once.
@@ -132,6 +132,18 @@ impl<D: ZonedDevice> Scheduled<D> {
     /// From now on a tenant has this share of the device, relative to that of others.
     pub fn set_weight(&mut self, tenant: TenantId, weight: u32) {
         self.scheduler.set_weight(tenant, weight);
+    }
+
+    /// The tenants with requests in progress, as the scheduler reports them.
+    #[must_use]
+    pub fn loads(&self) -> Vec<TenantLoad> {
+        self.scheduler.loads()
+    }
+
+    /// Commands that were released and have not completed.
+    #[must_use]
+    pub fn in_flight(&self) -> usize {
+        self.in_flight.len()
     }
 
     /// What has passed so far.

@@ -2,8 +2,8 @@
 
 use zonda_zoned::{Duration, Instant, Key, TenantId};
 
-use crate::Request;
 use crate::order::Waiting;
+use crate::{Request, TenantLoad};
 
 /// The number of a request; it is reused once the request has ended.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
@@ -67,6 +67,12 @@ pub trait Scheduler {
 
     /// The number of requests that were pushed and not popped.
     fn waiting(&self) -> usize;
+
+    /// The tenants with requests in progress, in the order of their numbers; none for a policy that
+    /// does not distinguish tenants. For reports: the time is proportional to the streams.
+    fn loads(&self) -> Vec<TenantLoad> {
+        Vec::new()
+    }
 
     /// Checks that its queues agree.
     ///

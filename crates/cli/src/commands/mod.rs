@@ -15,5 +15,6 @@ pub(crate) mod serve;
 #[cfg(feature = "simulation")]
 pub(crate) mod sim;
 pub(crate) mod status;
+pub(crate) mod top;
 pub(crate) mod volume;
 pub(crate) mod zone;

@@ -47,25 +47,51 @@ pub(crate) fn run(args: &StatusArgs) -> Result<(), Failure> {
 
 /// The state of the server with this HTTP address.
 pub(crate) fn fetch(address: &str) -> Result<Snapshot, Failure> {
+    Ok(fetch_from(address, "/status.json")?)
+}
+
+/// The same with the zone maps of drives.
+pub(crate) fn fetch_with_zones(address: &str) -> Result<Snapshot, Unreachable> {
+    fetch_from(address, "/status.json?zones")
+}
+
+/// Why there is no status.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(crate) struct Unreachable {
+    pub(crate) message: String,
+    /// The reason alone, without the address.
+    pub(crate) reason: String,
+    pub(crate) help: String,
+}
+
+impl From<Unreachable> for Failure {
+    fn from(error: Unreachable) -> Failure {
+        Failure::input(error.message, error.help)
+    }
+}
+
+fn fetch_from(address: &str, path: &str) -> Result<Snapshot, Unreachable> {
+    let because = |reason: String, help: &str| Unreachable {
+        message: format!("cannot read the status of a server at {address}: {reason}"),
+        reason,
+        help: help.to_owned(),
+    };
     let no_server = |reason: &dyn std::fmt::Display| {
-        Failure::input(
-            format!("cannot read the status of a server at {address}: {reason}"),
+        because(
+            reason.to_string(),
             "start a server with zonda serve, or give the address of its metrics, which it prints when it starts; a server with a \
              configuration file has one only with a line such as http = \"127.0.0.1:9420\" in [server]",
         )
     };
-    let not_http = || {
-        Failure::input(
-            format!("cannot read the status of a server at {address}: the response is not HTTP"),
-            "give the HTTP address of the server, which it prints as metrics when it starts; is this its NVMe/TCP port?",
-        )
-    };
     let mut addresses = address.to_socket_addrs().map_err(|error| no_address(address, &error))?;
     let first = addresses.next().ok_or_else(|| no_server(&"the host name has no address"))?;
-    let answer = get(first, "/status.json").map_err(|error| match error.kind() {
-        io::ErrorKind::InvalidData => not_http(),
-        io::ErrorKind::WouldBlock | io::ErrorKind::TimedOut => Failure::input(
-            format!("cannot read the status of a server at {address}: no response within {} s", TIMEOUT.as_secs()),
+    let answer = get(first, path).map_err(|error| match error.kind() {
+        io::ErrorKind::InvalidData => because(
+            "the response is not HTTP".to_owned(),
+            "give the HTTP address of the server, which it prints as metrics when it starts; is this its NVMe/TCP port?",
+        ),
+        io::ErrorKind::WouldBlock | io::ErrorKind::TimedOut => because(
+            format!("no response within {} s", TIMEOUT.as_secs()),
             "the server is overloaded, paused or unreachable: see its log, check the network, and try again; if it never \
              responds, stop and restart it",
         ),
@@ -75,12 +101,15 @@ pub(crate) fn fetch(address: &str) -> Result<Snapshot, Failure> {
 }
 
 /// An address without a port, or a host name that cannot be resolved.
-fn no_address(address: &str, error: &io::Error) -> Failure {
-    if error.kind() == io::ErrorKind::InvalidInput {
+fn no_address(address: &str, error: &io::Error) -> Unreachable {
+    let (message, help) = if error.kind() == io::ErrorKind::InvalidInput {
         let message = format!("\"{address}\" is not the address of a server: it needs a host and a port");
-        return Failure::input(message, format!("give HOST:PORT, such as {HTTP_DEFAULT}"));
-    }
-    Failure::input(format!("cannot resolve {address}: {error}"), "check the host name, or give an IP address")
+        (message, format!("give HOST:PORT, such as {HTTP_DEFAULT}"))
+    } else {
+        let message = format!("cannot resolve {address}: {error}");
+        (message, "check the host name, or give an IP address".to_owned())
+    };
+    Unreachable { reason: message.clone(), message, help }
 }
 
 /// Sends an HTTP/1.0 request; the server closes the connection after its response.

@@ -30,6 +30,8 @@ mod secrets;
 mod serve;
 mod server;
 mod sim;
+mod terminal;
+mod top;
 mod volume;
 mod volume_on_pools;
 

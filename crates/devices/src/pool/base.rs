@@ -7,7 +7,7 @@ use zonda_zoned::{Command, CompletionQueue, Instant, Namespaces, QueueFull, Tena
 use super::directory::PoolDirectory;
 use super::drive::open_reserved;
 use crate::volume::member_device::MemberDevice;
-use crate::{Access, DriveError, FileBacked, Location, Model, PacedDrive};
+use crate::{Access, DriveError, FileBacked, Location, Model, PacedDrive, SchedulerFacts};
 
 /// How a pool uses its drive.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
@@ -89,6 +89,14 @@ impl PoolBase {
         match self {
             PoolBase::Drive(_) => None,
             PoolBase::Scheduled(scheduled) => Some(scheduled.scheduler_name()),
+        }
+    }
+
+    /// What waits for the scheduler; `None` without one.
+    pub(super) fn scheduler_facts(&self) -> Option<SchedulerFacts> {
+        match self {
+            PoolBase::Drive(_) => None,
+            PoolBase::Scheduled(scheduled) => Some(SchedulerFacts::of(scheduled)),
         }
     }
 

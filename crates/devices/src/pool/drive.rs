@@ -7,13 +7,14 @@ use std::rc::Rc;
 use zonda_elastic::{ElasticDevice, Goal, Pool, PoolEvent, StartError};
 use zonda_initiator::Holder;
 use zonda_ring::Ring;
-use zonda_zoned::{CompletionQueue, Duration, NamespaceId, PayloadKind, ZonedDevice};
+use zonda_zoned::{CompletionQueue, Duration, Geometry, NamespaceId, PayloadKind, ZonedDevice};
 
 use super::base::{PoolBase, PoolOpenOptions};
 use super::directory::PoolDirectory;
 use super::namespace::PoolNamespace;
 use super::report::PoolReport;
 use super::shared::{OpenPool, PoolOnDrive};
+use super::zones::PoolZone;
 use crate::volume::member_device::{MemberDevice, release};
 use crate::{Access, DriveError, random};
 
@@ -106,6 +107,18 @@ impl PoolDrive {
     #[must_use]
     pub fn report(&self) -> PoolReport {
         self.open.borrow().report()
+    }
+
+    /// The zones of its drive, in order.
+    #[must_use]
+    pub fn zones(&self) -> Vec<PoolZone> {
+        self.open.borrow().zones()
+    }
+
+    /// The geometry of its drive.
+    #[must_use]
+    pub fn drive_geometry(&self) -> Geometry {
+        self.open.borrow().drive_geometry().clone()
     }
 
     /// Whether it accepts commands: it is not closed, and not being closed.

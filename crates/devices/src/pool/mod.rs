@@ -12,6 +12,7 @@
 //! report.rs       the state of a pool
 //! takeover.rs     takes a pool over from an owner that cannot be reached
 //! restore.rs      the same for a pool whose directory is lost
+//! zones.rs        the zones of its drive, for reports
 //! look.rs         the state of a pool that is not in use, without writing
 //! ```
 //!
@@ -31,6 +32,7 @@ mod restore;
 mod shared;
 mod shares;
 mod takeover;
+mod zones;
 
 pub use base::PoolOpenOptions;
 pub use create::NewPool;
@@ -38,5 +40,6 @@ pub use directory::{POOL_FILE, is_pool};
 pub use drive::PoolDrive;
 pub use manage::{NamespaceSize, NewNamespace, PoolRequest, PoolRequestId};
 pub use namespace::PoolNamespace;
-pub use report::{PoolNamespaceReport, PoolReport, ReclaimReport, ZonesInState};
+pub use report::{PoolGroupCount, PoolNamespaceReport, PoolReport, ReclaimReport, ZonesInState};
 pub use restore::LostPool;
+pub use zones::PoolZone;

@@ -5,10 +5,13 @@ use std::rc::Rc;
 
 use zonda_nvme::identify::NamespaceIdentity;
 use zonda_ring::Bytes;
-use zonda_zoned::{Command, CompletionQueue, Instant, NamespaceId, Namespaces, QueueFull, ZonedDevice};
+use zonda_zoned::{
+    Blocks, Command, CompletionQueue, Instant, NamespaceId, Namespaces, QueueFull, ZoneState, ZonedDevice,
+};
 
 use super::shared::{OpenPool, UserId};
-use crate::{Drive, DriveError, DriveFacts, SpaceFacts};
+use crate::drive::visit_table;
+use crate::{Drive, DriveError, DriveFacts, SchedulerFacts, SpaceFacts};
 
 /// A namespace of an open pool, which appears as the first and only one of a drive. The pool is
 /// closed with the last of its namespaces that are in use.
@@ -102,6 +105,22 @@ impl Drive for PoolNamespace {
         let open = self.open();
         let table = open.pool().table(open.user(self.user).namespace);
         table.map_or_else(DriveFacts::default, DriveFacts::of_zones)
+    }
+
+    fn visit_zones(&self, visit: &mut dyn FnMut(ZoneState, Blocks)) {
+        let open = self.open();
+        if let Some(table) = open.pool().table(open.user(self.user).namespace) {
+            visit_table(table, visit);
+        }
+    }
+
+    /// That of the drive of the pool, with the load of this tenant only.
+    fn scheduler(&self) -> Option<SchedulerFacts> {
+        let open = self.open();
+        let mut facts = open.device.drive().scheduler_facts()?;
+        let own = open.user(self.user).namespace.0;
+        facts.loads.retain(|load| u32::from(load.tenant.0) == own);
+        Some(facts)
     }
 
     /// Those of the drive of the pool: which namespace they concern is not known.

@@ -100,6 +100,9 @@ pub struct ZonesInState {
 /// The state of a namespace of a pool.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub struct PoolNamespaceReport {
+    /// Its identifier in the pool.
+    #[serde(default)]
+    pub id: u32,
     /// Its name.
     pub name: String,
     /// Its UUID, which hosts see.
@@ -134,6 +137,18 @@ pub struct PoolNamespaceReport {
     pub spares_leased: u32,
     /// Spares in its stripe groups that can still be written.
     pub spares_used: u32,
+    /// Its stripe groups that can still be written, the narrowest first.
+    #[serde(default)]
+    pub writable_groups: Vec<PoolGroupCount>,
+}
+
+/// Stripe groups of one width.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+pub struct PoolGroupCount {
+    /// Physical zones of each.
+    pub width: u32,
+    /// How many there are.
+    pub groups: u32,
 }
 
 impl PoolReport {
@@ -194,7 +209,9 @@ fn namespace(pool: &Pool, id: NamespaceId) -> Option<PoolNamespaceReport> {
     let geometry = table.geometry();
     let states = DriveFacts::of_zones(table).zones_by_state;
     let written: u64 = (0..geometry.zone_count).map(|zone| table.zone(ZoneIndex(zone)).written_blocks.0).sum();
+    let groups = pool.writable_groups(id).into_iter();
     Some(PoolNamespaceReport {
+        id: id.0,
         name: config.name,
         uuid: random::uuid_text(&config.uuid),
         zones: geometry.zone_count,
@@ -214,5 +231,6 @@ fn namespace(pool: &Pool, id: NamespaceId) -> Option<PoolNamespaceReport> {
         spares_lent,
         spares_leased,
         spares_used,
+        writable_groups: groups.map(|(width, groups)| PoolGroupCount { width, groups }).collect(),
     })
 }

@@ -10,6 +10,7 @@ use super::VolumeDrive;
 use super::directory::{Place, VolumeRates, WhyFailed};
 use super::member_device::MemberDevice;
 use super::spares::Spare;
+use crate::Drive;
 
 /// The maximum number of ranges of lost blocks in one report.
 pub(super) const LOST_RANGES_MAX: usize = 4096;
@@ -284,6 +285,15 @@ pub(super) fn describe_scrub(scrub: &ScrubSummary, lost_blocks: u64) -> String {
 }
 
 impl VolumeDrive {
+    /// Passes the drive of each present member, with its number. For reports.
+    pub fn visit_members(&self, visit: &mut dyn FnMut(u8, &dyn Drive)) {
+        for member in self.members() {
+            if let Some(device) = self.on.member(member) {
+                visit(member.0, &*device.drive);
+            }
+        }
+    }
+
     /// Reports the state of the volume. Iterates over all segments.
     #[must_use]
     pub fn report(&self) -> VolumeReport {

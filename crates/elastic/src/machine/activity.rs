@@ -56,19 +56,4 @@ impl Pool {
         let vzones = self.namespaces.get(&namespace.0).map_or(&[][..], |own| &own.vzones);
         vzones.iter().filter(|vzone| vzone.wants_group).count() as u32
     }
-
-    /// Widths of the stripe groups of a v-zone, in order.
-    #[must_use]
-    pub fn group_widths(&self, namespace: NamespaceId, zone: ZoneIndex) -> Vec<u32> {
-        let vzone = self.namespaces.get(&namespace.0).and_then(|found| found.vzones.get(zone.as_usize()));
-        vzone.map_or_else(Vec::new, |vzone| vzone.groups.iter().map(crate::group::Group::width).collect())
-    }
-
-    /// The physical zones of a v-zone, group by group.
-    #[must_use]
-    pub fn physical_zones(&self, namespace: NamespaceId, zone: ZoneIndex) -> Vec<ZoneIndex> {
-        let vzone = self.namespaces.get(&namespace.0).and_then(|found| found.vzones.get(zone.as_usize()));
-        let groups = vzone.map_or(&[][..], |vzone| &vzone.groups);
-        groups.iter().flat_map(|group| group.zones().iter().copied().map(ZoneIndex)).collect()
-    }
 }

@@ -34,6 +34,7 @@ mod read;
 mod reclaim;
 mod releases;
 mod repair;
+mod report;
 mod tenants;
 mod write;
 
@@ -60,6 +61,7 @@ pub use admin::{AdminError, NamespaceConfig, PoolEvent};
 pub(crate) use allocate::Granting;
 pub(crate) use build::PoolParts;
 use ending::ResetOf;
+pub use report::ZoneRole;
 
 /// A command of a host.
 #[derive(Debug)]

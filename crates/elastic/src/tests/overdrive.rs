@@ -3,7 +3,7 @@
 use zonda_zoned::{Blocks, Geometry, Lba, NamespaceId, Operation, ZoneAction, ZoneIndex, ZoneTarget, ZonedDevice};
 
 use super::rig::{Rig, data};
-use crate::PoolOptions;
+use crate::{PoolOptions, ZoneRole};
 
 const WRITERS: u64 = 4;
 
@@ -74,4 +74,37 @@ fn writers_that_change_groups_at_the_same_moment_keep_their_width() {
             reset_all(&mut rig, namespace);
         }
     }
+}
+
+#[test]
+fn the_groups_that_can_be_written_and_the_roles_of_zones_follow_the_writers() {
+    let (mut rig, namespace) = rig();
+    for zone in 0..3 {
+        let start = Lba(zone * rig.zone_size(namespace));
+        rig.submit(namespace, Operation::Write { start, blocks: Blocks(4), payload: data(4, 1) });
+    }
+    rig.quiesce();
+    let pool = rig.device().pool().expect("it is open");
+    let widths: Vec<u32> = (0..3).flat_map(|zone| pool.group_widths(namespace, ZoneIndex(zone))).collect();
+    let writable = pool.writable_groups(namespace);
+    assert_eq!(writable.values().sum::<u32>(), 3, "a group for each writer");
+    assert_eq!(writable.iter().map(|(width, groups)| width * groups).sum::<u32>(), widths.iter().sum::<u32>());
+    let roles: Vec<ZoneRole> = (0..300).map_while(|zone| pool.zone_role(ZoneIndex(zone))).collect();
+    let count = |role| roles.iter().filter(|found| **found == role).count() as u32;
+    let counts = pool.zone_counts();
+    assert_eq!((roles.len(), pool.zone_role(ZoneIndex(300))), (300, None));
+    assert_eq!(count(ZoneRole::Group(namespace)), widths.iter().sum::<u32>());
+    assert_eq!((count(ZoneRole::Log), count(ZoneRole::Free)), (6, counts.free));
+    assert!(counts.reserved > 0 && count(ZoneRole::Reserved) == counts.reserved, "{counts:?}");
+    // A full v-zone has no group that can be written.
+    let capacity = rig.device().geometry(namespace).zone_capacity_blocks;
+    for start in (4..capacity.0).step_by(7) {
+        let blocks = (capacity.0 - start).min(7);
+        let start = Lba(start);
+        rig.submit(namespace, Operation::Write { start, blocks: Blocks(blocks), payload: data(blocks, 1) });
+    }
+    rig.quiesce();
+    let pool = rig.device().pool().expect("it is open");
+    assert_eq!(pool.writable_groups(namespace).values().sum::<u32>(), 2);
+    assert!(pool.group_widths(namespace, ZoneIndex(0)).iter().sum::<u32>() >= 16, "its zones are still its own");
 }

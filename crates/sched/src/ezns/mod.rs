@@ -43,7 +43,7 @@ use self::streams::{Stream, Streams};
 use self::tenants::{Tenants, Turn};
 use crate::direction::Direction;
 use crate::limits::EZNS_REQUEST_BYTES_MAX;
-use crate::{Accepts, Outcome, Request, RequestId, Scheduler};
+use crate::{Accepts, Outcome, Request, RequestId, Scheduler, TenantLoad};
 
 /// The scheduler.
 #[derive(Debug)]
@@ -218,6 +218,10 @@ impl Scheduler for Ezns {
 
     fn waiting(&self) -> usize {
         self.direct.len() + self.waiting
+    }
+
+    fn loads(&self) -> Vec<TenantLoad> {
+        self.streams.loads()
     }
 
     fn check_invariants(&self) {

@@ -11,7 +11,7 @@ use super::tokens::Tokens;
 use super::window::Window;
 use crate::direction::Direction;
 use crate::limits::EZNS_IDLE_STREAMS_MAX;
-use crate::{Request, RequestKind};
+use crate::{Request, RequestKind, TenantLoad};
 
 /// What shares a window and tokens: the zones of a stripe group, or a zone that is in none.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
@@ -206,6 +206,21 @@ impl Streams {
             self.keys.remove(&forgotten.key);
             self.idle -= 1;
         }
+    }
+
+    /// The tenants with streams that are not idle.
+    pub(super) fn loads(&self) -> Vec<TenantLoad> {
+        let mut loads: BTreeMap<TenantId, TenantLoad> = BTreeMap::new();
+        for (_, stream) in self.streams.iter().filter(|(_, stream)| !stream.is_idle()) {
+            let load = loads.entry(stream.tenant).or_insert_with(|| TenantLoad::none(stream.tenant));
+            load.streams += 1;
+            load.waiting += stream.waiting;
+            load.reads_in_flight += stream.reads_in_flight.total();
+            load.read_window += stream.window.commands();
+            load.writes_in_flight += stream.writes_in_flight.total();
+            load.write_tokens_bytes = load.write_tokens_bytes.saturating_add(stream.tokens.bytes());
+        }
+        loads.into_values().collect()
     }
 
     /// Queues of a class that are ready.

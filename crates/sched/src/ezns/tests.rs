@@ -13,7 +13,7 @@ use zonda_zoned::{
 use super::{Ezns, EznsConfig};
 use crate::limits::{EZNS_IDLE_STREAMS_MAX, WAITING_MAX};
 use crate::tests::Narrow;
-use crate::{Accepts, Outcome, Request, Scheduled, Scheduler};
+use crate::{Accepts, Outcome, Request, Scheduled, Scheduler, TenantLoad};
 
 const ZONE_BLOCKS: u64 = 4096;
 const LATENCY: Duration = Duration::from_micros(100);
@@ -258,6 +258,23 @@ fn streams_that_are_idle_are_forgotten_and_those_in_use_are_kept() {
     assert_eq!(scheduler.streams.len(), EZNS_IDLE_STREAMS_MAX);
     assert!(scheduler.streams.is_known(&request(1_000_000)) && scheduler.streams.is_known(&request(19_999)));
     assert!(!scheduler.streams.is_known(&request(0)));
+}
+
+#[test]
+fn the_loads_of_tenants_have_windows_tokens_and_requests_of_streams_in_progress() {
+    let mut device = device(EznsConfig::default());
+    let other = Origin { tenant: TenantId(3), ..stream(9, 1) };
+    let reads = (1..=6).map(|id| read(id, 0, stream(id as u32 % 2, 2)));
+    submit(&mut device, Instant::ZERO, reads.chain([write(7, 64, 12, other), write(8, 96, 4, other)]));
+    let [first, second] = device.loads()[..] else { panic!("{:?}", device.loads()) };
+    let figures =
+        |load: TenantLoad| (load.tenant.0, load.streams, load.waiting, load.reads_in_flight, load.read_window);
+    assert_eq!(figures(first), (0, 2, 2, 4, 4), "two streams of a window of two, with three reads each");
+    assert_eq!(figures(second), (3, 1, 1, 0, 1));
+    assert_eq!((second.writes_in_flight, second.write_tokens_bytes), (1, (128 - 48) * 1024));
+    assert_eq!((first.write_tokens_bytes, device.in_flight()), (2 * 2 * 128 * 1024, 5));
+    released(&mut device, Instant::ZERO + LATENCY * 4);
+    assert_eq!(device.loads(), [], "idle streams are left out");
 }
 
 /// Random commands of several tenants, streams, classes and sizes to a device that refuses some of

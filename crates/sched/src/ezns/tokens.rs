@@ -46,6 +46,11 @@ impl Tokens {
         self.level >= scaled(bytes).min(capacity(width, config))
     }
 
+    /// The level after the last refill.
+    pub(super) fn bytes(&self) -> i64 {
+        self.level >> FRACTION_BITS
+    }
+
     pub(super) fn take(&mut self, bytes: u64) {
         self.level -= scaled(bytes);
     }

@@ -1,6 +1,6 @@
 //! Control sockets, through which `zonda volume`, `zonda member` and `zonda namespace` manage the
-//! volumes and pools of a running server: one in the directory of each. Requests and answers are
-//! lines of JSON.
+//! volumes and pools of a running server, and `zonda top` reads its status: one in the directory of
+//! each. Requests and answers are lines of JSON.
 
 use std::fs;
 use std::io;
@@ -13,6 +13,7 @@ use tokio::io::{AsyncBufReadExt, AsyncReadExt, AsyncWriteExt, BufReader};
 use tokio::net::{UnixListener, UnixStream};
 use zonda_devices::{CONTROL_SOCKET, PoolReport, PoolRequest, VolumeReport, VolumeRequest};
 use zonda_exports::Handle;
+use zonda_exports::snapshot::Snapshot;
 
 use crate::commands::control_path::ControlPath;
 
@@ -44,6 +45,24 @@ pub(crate) enum PoolAnswer {
     Report(Box<PoolReport>),
     /// The server does not serve the pool any more.
     NotServed,
+    /// The request failed.
+    Error {
+        /// The reason.
+        message: String,
+        /// The remedy.
+        help: String,
+    },
+}
+
+/// The request for the status of the server, which every control socket answers.
+pub(crate) const STATUS_REQUEST: &str = "status";
+
+/// The answer to [`STATUS_REQUEST`].
+#[derive(Debug, Serialize, Deserialize)]
+#[serde(rename_all = "lowercase")]
+pub(crate) enum StatusAnswer {
+    /// The state of the server, with the zone maps of drives.
+    Status(Box<Snapshot>),
     /// The request failed.
     Error {
         /// The reason.
@@ -113,12 +132,24 @@ async fn serve(stream: UnixStream, directory: PathBuf, kind: Kind, handle: Handl
         // The client only checked whether a server is running.
         return Ok(());
     }
+    let is_status = serde_json::from_str::<String>(&line).is_ok_and(|request| request == STATUS_REQUEST);
     let answered = tokio::task::spawn_blocking(move || match kind {
+        _ if is_status => serde_json::to_string(&ask_status(&handle)),
         Kind::Volume => serde_json::to_string(&ask_volume(&line, &directory, &handle)),
         Kind::Pool => serde_json::to_string(&ask_pool(&line, &directory, &handle)),
     });
     let text = answered.await.map_err(io::Error::other)?.map_err(io::Error::other)?;
     write.write_all((text + "\n").as_bytes()).await
+}
+
+fn ask_status(handle: &Handle) -> StatusAnswer {
+    match handle.snapshot_with_zones(TIMEOUT) {
+        Some(snapshot) => StatusAnswer::Status(Box::new(snapshot)),
+        None => {
+            let (message, help) = busy();
+            StatusAnswer::Error { message, help }
+        }
+    }
 }
 
 fn ask_volume(line: &str, volume: &Path, handle: &Handle) -> Answer {

@@ -7,7 +7,7 @@ use std::sync::mpsc::Sender;
 use std::time::Duration;
 
 use axum::Router;
-use axum::extract::State;
+use axum::extract::{RawQuery, State};
 use axum::http::{StatusCode, header};
 use axum::response::{IntoResponse, Response};
 use axum::routing::get;
@@ -24,10 +24,14 @@ use super::guard::Names;
 /// Timeout of a snapshot of the server's status.
 const SNAPSHOT_TIMEOUT: Duration = Duration::from_secs(2);
 
+/// The part of a query that requests zone maps.
+const ZONES: &str = "zones";
+
 const PAGE: &str = "zonda
 
 /metrics       metrics for Prometheus
-/status.json   the status as JSON; `zonda status` shows it as text
+/status.json   the status as JSON; `zonda status` shows it as text, and `zonda top` as it changes
+               /status.json?zones has the zone maps of drives, too
 ";
 
 /// Why the wait for a server ended.
@@ -142,14 +146,15 @@ fn router(handle: Handle) -> Router {
 }
 
 async fn metrics(State(handle): State<Handle>) -> Response {
-    match snapshot(handle).await {
+    match snapshot(handle, false).await {
         Some(snapshot) => ([(header::CONTENT_TYPE, METRICS_CONTENT_TYPE)], metrics_text(&snapshot)).into_response(),
         None => unavailable(),
     }
 }
 
-async fn status(State(handle): State<Handle>) -> Response {
-    match snapshot(handle).await {
+async fn status(State(handle): State<Handle>, RawQuery(query): RawQuery) -> Response {
+    let has_zones = query.is_some_and(|query| query.split('&').any(|part| part == ZONES));
+    match snapshot(handle, has_zones).await {
         Some(snapshot) => {
             let text = serde_json::to_string(&snapshot).expect("snapshots hold only text keys and finite numbers");
             ([(header::CONTENT_TYPE, "application/json")], text + "\n").into_response()
@@ -160,8 +165,12 @@ async fn status(State(handle): State<Handle>) -> Response {
 
 /// A snapshot, taken by the event loop of the server between two iterations. Waiting for it does
 /// not block other requests.
-async fn snapshot(handle: Handle) -> Option<Snapshot> {
-    tokio::task::spawn_blocking(move || handle.snapshot(SNAPSHOT_TIMEOUT)).await.ok().flatten()
+async fn snapshot(handle: Handle, has_zones: bool) -> Option<Snapshot> {
+    let take = move || match has_zones {
+        true => handle.snapshot_with_zones(SNAPSHOT_TIMEOUT),
+        false => handle.snapshot(SNAPSHOT_TIMEOUT),
+    };
+    tokio::task::spawn_blocking(take).await.ok().flatten()
 }
 
 fn unavailable() -> Response {

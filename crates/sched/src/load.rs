@@ -1,0 +1,38 @@
+//! [`TenantLoad`]: what a scheduler grants a tenant at a moment.
+
+use zonda_zoned::TenantId;
+
+/// Streams of a tenant with requests in progress, and what the scheduler grants them together. The
+/// figures of idle streams are left out: they show the past.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct TenantLoad {
+    /// The tenant.
+    pub tenant: TenantId,
+    /// Streams with requests that wait or are in flight.
+    pub streams: u32,
+    /// Requests that wait.
+    pub waiting: u32,
+    /// Reads in flight.
+    pub reads_in_flight: u32,
+    /// Reads that may be in flight: the sum of the windows of the streams.
+    pub read_window: u32,
+    /// Writes in flight.
+    pub writes_in_flight: u32,
+    /// Write tokens after the last refill, in bytes; negative after writes larger than a full bucket.
+    pub write_tokens_bytes: i64,
+}
+
+impl TenantLoad {
+    /// A tenant without streams.
+    pub(crate) fn none(tenant: TenantId) -> TenantLoad {
+        TenantLoad {
+            tenant,
+            streams: 0,
+            waiting: 0,
+            reads_in_flight: 0,
+            read_window: 0,
+            writes_in_flight: 0,
+            write_tokens_bytes: 0,
+        }
+    }
+}
