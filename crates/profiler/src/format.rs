@@ -232,6 +232,9 @@ impl StoredTable {
     }
 }
 
+/// A zone in the columns: group and letter, confidence and reason.
+type Row<'a> = ((&'a Option<u32>, u8), (&'a Option<f64>, Option<UnknownReason>));
+
 fn zones_of(file: &File) -> Result<Vec<ZoneEntry>, TableError> {
     let count = file.drive.zone_count as usize;
     if file.group.len() != count || file.evidence.len() != count || file.confidence.len() != count {
@@ -244,21 +247,20 @@ fn zones_of(file: &File) -> Result<Vec<ZoneEntry>, TableError> {
         zones.ok_or_else(|| inconsistent("zones that do not exist"))?.fill(Some(reason));
     }
     let columns = file.group.iter().zip(file.evidence.bytes()).zip(file.confidence.iter().zip(reasons));
-    let entry =
-        |((group, letter), (confidence, reason)): ((&Option<u32>, u8), (&Option<f64>, Option<UnknownReason>))| {
-            let is_share = |share: &&f64| (0.0..=1.0).contains(*share);
-            let confidence = confidence.as_ref().filter(is_share).copied();
-            let evidence = match (letter, confidence) {
-                (b'm', Some(confidence)) => Evidence::Measured { confidence },
-                (b'i', Some(confidence)) => Evidence::Inferred { confidence },
-                (b't', None) => Evidence::Threshold,
-                (b'u', None) => return reason.filter(|_| group.is_none()).map(ZoneEntry::Unknown),
-                _ => return None,
-            };
-            let groups = file.groups.max(1);
-            let group = GroupId((*group).filter(|group| *group < groups)?);
-            reason.is_none().then_some(ZoneEntry::Known { group, evidence })
+    let entry = |((group, letter), (confidence, reason)): Row<'_>| {
+        let is_share = |share: &&f64| (0.0..=1.0).contains(*share);
+        let confidence = confidence.as_ref().filter(is_share).copied();
+        let evidence = match (letter, confidence) {
+            (b'm', Some(confidence)) => Evidence::Measured { confidence },
+            (b'i', Some(confidence)) => Evidence::Inferred { confidence },
+            (b't', None) => Evidence::Threshold,
+            (b'u', None) => return reason.filter(|_| group.is_none()).map(ZoneEntry::Unknown),
+            _ => return None,
         };
+        let groups = file.groups.max(1);
+        let group = GroupId((*group).filter(|group| *group < groups)?);
+        reason.is_none().then_some(ZoneEntry::Known { group, evidence })
+    };
     let entries: Option<Vec<ZoneEntry>> = columns.map(entry).collect();
     entries.ok_or_else(|| inconsistent("a zone whose columns contradict each other"))
 }
