@@ -16,6 +16,7 @@ const LEVELS: &[(&str, u32, &[&str])] = &[
     ("zonda-layers", 1, &[]),
     ("zonda-sched", 1, &[]),
     ("zonda-elastic", 1, &[]),
+    ("zonda-profiler", 1, &[]),
     ("zonda-files", 1, &[]),
     ("zonda-erasure", 1, &[]),
     ("zonda-raid", 1, &["zonda-erasure"]),

@@ -31,7 +31,7 @@ use clap::{Parser, Subcommand};
 
 #[cfg(feature = "simulation")]
 use commands::sim;
-use commands::{advise, bench, demo, drive, lab, pool, reload, secret, serve, status, top, volume, zone};
+use commands::{advise, bench, demo, drive, lab, pool, probe, reload, secret, serve, status, top, volume, zone};
 
 /// A storage stack for zoned (NVMe ZNS) SSDs: serve, simulate and benchmark drives
 #[derive(Debug, Parser)]
@@ -98,6 +98,9 @@ enum Command {
     /// Recommend zone settings of a drive for a workload
     #[command(long_about = advise::LONG_ABOUT)]
     Advise(advise::AdviseArgs),
+    /// Measure which zones of a drive disturb each other
+    #[command(long_about = probe::LONG_ABOUT)]
+    Probe(probe::ProbeArgs),
     /// Take a short tour of a simulated and a served drive
     #[command(long_about = demo::LONG_ABOUT)]
     Demo(demo::DemoArgs),
@@ -129,6 +132,7 @@ fn main() -> ExitCode {
         Command::Sim(args) => sim::run(&args),
         Command::Lab(command) => lab::run(&command),
         Command::Advise(args) => advise::run(&args),
+        Command::Probe(args) => probe::run(&args),
         Command::Demo(args) => demo::run(&args),
     };
     match result {

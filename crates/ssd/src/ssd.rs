@@ -195,6 +195,16 @@ impl Ssd {
         self.zones.zone(zone)
     }
 
+    /// The dies of a zone, in the order of its stripe, at its start; none if the zone is empty. A
+    /// host does not see them: they are what tests compare measurements with.
+    #[cfg(feature = "testing")]
+    #[must_use]
+    pub fn dies_of_zone(&self, zone: ZoneIndex) -> Vec<crate::allocation::DieIndex> {
+        let Some(run) = self.zone_map.get(zone) else { return Vec::new() };
+        let unit = |slot| crate::allocation::UnitOfZone { slot, row: 0 };
+        (0..run.stripe.slots()).map(|slot| run.stripe.die(unit(slot))).collect()
+    }
+
     /// Bytes in the write buffer.
     #[must_use]
     pub fn buffered_bytes(&self) -> u64 {

@@ -9,6 +9,7 @@ pub(crate) mod demo;
 pub(crate) mod drive;
 pub(crate) mod lab;
 pub(crate) mod pool;
+pub(crate) mod probe;
 pub(crate) mod reload;
 pub(crate) mod secret;
 pub(crate) mod serve;

@@ -18,6 +18,7 @@ mod misplaced;
 mod ownership;
 mod pool;
 mod pool_takeover;
+mod probe;
 mod read_only;
 mod refused;
 mod reload;
