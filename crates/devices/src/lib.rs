@@ -14,9 +14,8 @@
 //! completions; a [`SharedConnection`] is a connection in a thread of its own, which any number of
 //! threads use.
 //!
-//! All but the last need a [`Ring`](zonda_ring::Ring) whose owner runs it. [`Drive`] is the
-//! management interface beside the commands: state, counters, errors. [`Location`] parses and
-//! prints the path or URL of a namespace.
+//! All but the last need a [`Ring`](zonda_ring::Ring) whose owner runs it. [`Drive`] is the management
+//! interface beside the commands. [`Location`] parses and prints the path or URL of a namespace.
 //!
 //! What is absent: the rules of zones, the format of images and every protocol. Those are state
 //! machines without I/O in crates of their own.
