@@ -17,7 +17,8 @@ use crate::host::{cpu_ns, median};
 const ROUNDS: usize = 5;
 const ZONES: u32 = 40_704;
 const POOL: PoolId = PoolId([1; 16]);
-const MEMORY_BYTES_MAX: u64 = 1 << 30;
+/// Chunks count in whole.
+const MEMORY_BYTES_MAX: u64 = 1 << 34;
 /// V-zones that are open in the crash.
 const OPEN: u32 = 8;
 /// Physical zones of a v-zone, all in one group.
