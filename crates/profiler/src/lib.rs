@@ -3,7 +3,7 @@
 //! A small zone lies on one die or a few. Zones on the same die, or on the same channel where the
 //! channel is what limits them, delay each other, and no command of NVMe reports which do.
 //! [`Profiler`] finds out by reading: it loads some zones with a burst of reads, and measures
-//! whether reads of another zone wait behind them ([`probe`]).
+//! whether reads of another zone wait behind them (`probe.rs`).
 //!
 //! ```text
 //!   zones ──► size of reads ──► samples ──► visits of zones ──► GroupTable
