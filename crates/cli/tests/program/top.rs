@@ -178,7 +178,7 @@ fn lines_continue_over_a_server_that_is_killed_and_started_again() {
     for lines in [&mut of_address, &mut of_directory] {
         let first = lines.next(true);
         assert_eq!((&first["interval_s"], first["namespaces"][0].get("iops")), (&0.0.into(), None));
-        assert!(lines.next(true)["interval_s"].as_f64() > Some(0.05));
+        assert!(lines.next(true)["interval_s"].as_f64() > Some(0.0));
     }
     server.stop();
 }

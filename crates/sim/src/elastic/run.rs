@@ -52,6 +52,8 @@ pub(crate) struct ElasticRun<'s> {
     pub(super) had_management_faults: bool,
     /// Writes have found no space in this life.
     pub(super) lacked_space: bool,
+    /// One copy of the log could not be written for some time.
+    log_was_single: bool,
     /// The pool was opened, and its host knows what it holds.
     pub(super) is_mounted: bool,
     /// Commands that a pool did not take because it is about to be opened again.
@@ -92,6 +94,7 @@ impl<'s> ElasticRun<'s> {
             below: Vec::new(),
             had_management_faults: false,
             lacked_space: false,
+            log_was_single: false,
             is_mounted: false,
             stalled: VecDeque::new(),
             is_read_only: false,
@@ -164,6 +167,8 @@ impl<'s> ElasticRun<'s> {
         let mut queue = CompletionQueue::new();
         self.remember_zones();
         self.device().poll(now, &mut queue);
+        let pool = self.device.as_ref().and_then(Device::pool);
+        self.log_was_single |= pool.is_some_and(|pool| pool.is_started() && pool.log_copies() < 2);
         self.submit_stalled();
         self.take_seen()?;
         while let Some(event) = self.device().poll_event() {
@@ -417,7 +422,9 @@ impl<'s> ElasticRun<'s> {
         let physical = self.pool().physical_zones(own.id, ZoneIndex(zone as u32));
         let before = self.below.iter().filter(|(above, _)| *above == (own.id, zone)).map(|(_, below)| *below);
         let mut below = physical.iter().map(|zone| zone.0).chain(before);
-        is_torn || self.is_read_only || below.any(|zone| self.touched.contains(&zone))
+        // With the zone of the only copy of the log a mount loses what was recorded since.
+        let log_is_old = self.log_was_single && self.touched.iter().any(|zone| *zone < 6);
+        is_torn || log_is_old || self.is_read_only || below.any(|zone| self.touched.contains(&zone))
     }
 
     /// The outcome of the run.
