@@ -91,7 +91,6 @@ fn what_cannot_be_is_refused_with_a_remedy() {
         (&["namespace", "resize", "pool", "none", "--zones", "1"], "has no namespace \"none\""),
         (&["namespace", "delete", "pool", "none"], "has no namespace \"none\""),
         (&["serve", "drives/a", "--listen", "127.0.0.1:0", "--http", "off"], "is the drive of the pool"),
-        (&["serve", "pool", "--read-only", "--listen", "127.0.0.1:0", "--http", "off"], "cannot be served read-only"),
         (&["zone", "reset", "drives/a", "0"], "drives/a is the drive of the pool"),
         (&["volume", "create", "vol", "--members", "drives/a"], "is not empty: it is the drive of the pool"),
     ] {
