@@ -2,6 +2,7 @@
 
 use std::io::{self, Read, Write};
 use std::net::{SocketAddr, TcpStream, ToSocketAddrs};
+use std::path::Path;
 use std::time::Duration;
 
 use clap::Args;
@@ -9,6 +10,7 @@ use zonda_exports::HTTP_DEFAULT;
 use zonda_exports::snapshot::{NamespaceSnapshot, NbdRequestSnapshot, NbdSnapshot, Snapshot, SpaceSnapshot};
 
 use crate::commands::drive::image::elements_in_words;
+use crate::commands::pool;
 use crate::commands::volume::show;
 use crate::errors::Failure;
 use crate::output::{Screen, print, print_json};
@@ -174,6 +176,9 @@ fn text_of(snapshot: &Snapshot, screen: Screen) -> String {
         for namespace in &subsystem.namespaces {
             text += &namespace_text(namespace, screen);
         }
+    }
+    for pool in &snapshot.pools {
+        text += &format!("\n{}", pool::show::pool(&pool.report, Path::new(&pool.path), screen));
     }
     text + &snapshot.nbd.as_ref().map_or_else(String::new, |nbd| nbd_text(nbd, screen))
 }

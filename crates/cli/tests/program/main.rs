@@ -17,6 +17,7 @@ mod lab;
 mod misplaced;
 mod ownership;
 mod pool;
+mod pool_hosts;
 mod pool_takeover;
 mod probe;
 mod read_only;

@@ -178,3 +178,76 @@ fn a_takeover_of_another_pool_is_refused_and_its_owner_stays() {
     assert!(refused.contains("not of a pool"), "{refused}");
     drive.stop();
 }
+
+#[test]
+fn the_directory_of_a_pool_is_recreated_from_its_drive() {
+    let (directory, drive) = make("pool-recreated");
+    let first = Server::start(&directory, &["pool"]);
+    let mut old_host = connect(&first);
+    write_all(&mut old_host, 0..50);
+    first.signal(Signal::STOP);
+    fs::rename(directory.join("pool"), directory.join("lost")).expect("it exists");
+    let url = drive.url(0);
+    // Who has reserved the drive is shown; nothing is left of a takeover that is refused.
+    output_in(&directory, &["drive", "create", "empty", "--zones", "40", "--zone-capacity", "1MiB"]);
+    let refused = flat(&refused_in(&directory, &["pool", "takeover", "new", "--drive", "empty"]));
+    assert!(refused.contains("there is no pool on") && !directory.join("new").exists(), "{refused}");
+    let refused = flat(&refused_in(&directory, &["pool", "takeover", "lost", "--drive", url]));
+    assert!(refused.contains("holds a pool already"), "{refused}");
+    let report = json_in(&directory, &["pool", "takeover", "new/pool", "--drive", url, "--json"]);
+    let from = report["drives"][0]["taken_from"].as_str().expect("it was reserved by the paused server");
+    assert!(from.starts_with("another server of this pool, owner epoch"), "{from}");
+    let second = Server::start(&directory, &["new/pool"]);
+    let mut host = connect(&second);
+    check(&mut host, 50);
+    write_all(&mut host, 50..60);
+    drop(host);
+    second.stop();
+    // The paused server is locked out, and stays so.
+    first.signal(Signal::CONT);
+    wait_until("its host is refused", || !write(&mut old_host, 50).is_success());
+    drop(old_host);
+    first.signal(Signal::TERM);
+    let (_, log) = first.wait();
+    assert!(log.contains("the pool is no longer served"), "{log}");
+    let third = Server::start(&directory, &["new/pool"]);
+    let mut host = connect(&third);
+    check(&mut host, 60);
+    drop(host);
+    third.stop();
+    output_in(&directory, &["pool", "takeover", "--release", "new/pool"]);
+    // A drive that no server has reserved, and an image.
+    let taken = output_in(&directory, &["pool", "takeover", "free", "--drive", url]);
+    assert!(taken.contains("not reserved before") && taken.contains("to serve the pool: zonda serve free"), "{taken}");
+    output_in(&directory, &["pool", "takeover", "--release", "free"]);
+    drive.stop();
+    let wrote = output_in(&directory, &["pool", "takeover", "local", "--drive", "a"]);
+    assert!(wrote.contains("wrote local/pool.toml"), "{wrote}");
+    let fourth = Server::start(&directory, &["local"]);
+    let refused = flat(&refused_in(&directory, &["pool", "takeover", "local2", "--drive", "a"]));
+    assert!(refused.contains("in use") && !directory.join("local2").exists(), "{refused}");
+    let mut host = connect(&fourth);
+    check(&mut host, 60);
+    drop(host);
+    fourth.stop();
+}
+
+#[test]
+fn a_host_that_is_no_server_of_the_pool_keeps_the_drive_unless_it_is_forced() {
+    let (directory, drive) = make("pool-foreign");
+    let url = drive.url(0);
+    let mut foreign = super::reservations::Host::connect_to(&drive, 0, 5);
+    assert_eq!(foreign.register(zonda_nvme::reservation::PersistChange::Keep), zonda_nvme::StatusCode::SUCCESS);
+    let exclusive = foreign.acquire_exclusive();
+    assert_eq!(exclusive, zonda_nvme::StatusCode::SUCCESS);
+    let refused = flat(&refused_in(&directory, &["pool", "takeover", "new", "--drive", url]));
+    assert!(refused.contains("which is no server of its pool"), "{refused}");
+    assert!(refused.contains(&format!("zonda pool takeover --force new --drive {url}")), "{refused}");
+    assert!(!directory.join("new").exists());
+    assert_eq!(foreign.read(0).0, zonda_nvme::StatusCode::SUCCESS, "it still has the drive");
+    output_in(&directory, &["pool", "takeover", "new", "--drive", url, "--force"]);
+    assert_eq!(foreign.read(0).0, zonda_nvme::StatusCode::RESERVATION_CONFLICT);
+    drop(foreign);
+    Server::start(&directory, &["new"]).stop();
+    drive.stop();
+}

@@ -102,13 +102,23 @@ impl Queue {
 }
 
 impl Host {
-    /// Connects to the first namespace of a server.
+    /// Connects to the first namespace of a server, which has no zones.
     pub(super) fn connect(server: &Server, number: u8) -> Host {
-        let url = server.url(0).strip_prefix("nvme-tcp://").expect("a URL").to_owned();
+        Host::connect_with(server, 0, number, Configuration::CSS_NVM)
+    }
+
+    /// Connects to a zoned namespace, which is the first one of its subsystem; `index` counts the
+    /// namespaces of the server.
+    pub(super) fn connect_to(server: &Server, index: usize, number: u8) -> Host {
+        Host::connect_with(server, index, number, Configuration::CSS_ALL)
+    }
+
+    fn connect_with(server: &Server, index: usize, number: u8, command_sets: u8) -> Host {
+        let url = server.url(index).strip_prefix("nvme-tcp://").expect("a URL").to_owned();
         let (address, name) = url.split_once('/').expect("a URL with a subsystem");
         let subsystem = Nqn::new(name.split('?').next().expect("there is a first one")).expect("a name");
         let (mut admin, controller) = Queue::connect(address, &subsystem, number, 0, CONTROLLER_ID_DYNAMIC);
-        let enabled = Configuration::enabled(Configuration::CSS_NVM).0;
+        let enabled = Configuration::enabled(command_sets).0;
         assert_eq!(admin.execute(PropertyCommand::set(Property::Configuration, enabled.into()).into(), &[]).0, SUCCESS);
         let (io, _) = Queue::connect(address, &subsystem, number, 1, controller);
         Host { _admin: admin, io, key: u64::from(number) }
@@ -127,6 +137,12 @@ impl Host {
     pub(super) fn acquire(&mut self, action: AcquireAction, victim: u64) -> StatusCode {
         let kind = ReservationType::WriteExclusive;
         self.reserve(&ReservationCommand::Acquire { action, kind }, self.key, victim)
+    }
+
+    /// Reserves the namespace so that no other host can read it, either.
+    pub(super) fn acquire_exclusive(&mut self) -> StatusCode {
+        let kind = ReservationType::ExclusiveAccess;
+        self.reserve(&ReservationCommand::Acquire { action: AcquireAction::Acquire, kind }, self.key, 0)
     }
 
     pub(super) fn report(&mut self) -> ReservationStatus {

@@ -4,7 +4,7 @@
 mod create;
 mod namespace;
 mod reach;
-mod show;
+pub(crate) mod show;
 mod takeover;
 
 use std::path::PathBuf;
