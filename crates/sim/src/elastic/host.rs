@@ -409,52 +409,61 @@ impl ElasticRun<'_> {
     }
 
     /// A namespace is created, resized or deleted, now and then.
-    pub(super) fn change_namespaces(&mut self) {
-        for place in 0..self.tenants.len() {
-            let id = self.tenants[place].id;
-            if self.tenants[place].stage == Stage::Draining && !self.has_flights(id) {
-                let now = self.now;
-                // Zones may still be finished for it.
-                if self.device().delete_namespace(now, id).is_ok() {
-                    self.tenants[place].stage = Stage::Deleting;
+    ///
+    /// A request may be what lets the pool notice that it has been opened again. That event speaks of
+    /// the changes before the request, so it is taken before the request is noted.
+    pub(super) fn change_namespaces(&mut self) -> Result<(), CheckError> {
+        let draining = self.tenants.iter().filter(|tenant| tenant.stage == Stage::Draining);
+        for id in draining.map(|tenant| tenant.id).collect::<Vec<_>>() {
+            let now = self.now;
+            // Zones may still be finished for it.
+            if !self.has_flights(id) && self.device().delete_namespace(now, id).is_ok() {
+                self.take_events()?;
+                // It is gone already if the pool has not waited for the record.
+                if let Some(tenant) = self.tenants.iter_mut().find(|tenant| tenant.id == id) {
+                    tenant.stage = Stage::Deleting;
                 }
             }
         }
         let every = self.simulation.load.changes_every;
         if every == 0 || !self.prng.chance(1, every) {
-            return;
+            return Ok(());
         }
         let live: Vec<usize> = (0..self.tenants.len()).filter(|at| self.tenants[*at].stage == Stage::Live).collect();
         let choice = self.prng.below(3);
         match self.prng.pick(&live).copied() {
             Some(place) if choice == 0 => self.tenants[place].stage = Stage::Draining,
-            Some(place) if choice == 1 => self.resize(place),
-            _ if self.tenants.len() < self.simulation.load.tenants + 1 => self.create_namespace(),
+            Some(place) if choice == 1 => self.resize(place)?,
+            _ if self.tenants.len() < self.simulation.load.tenants + 1 => self.create_namespace()?,
             _ => {}
         }
+        Ok(())
     }
 
-    fn resize(&mut self, place: usize) {
+    fn resize(&mut self, place: usize) -> Result<(), CheckError> {
         let before = self.tenants[place].zones.len() as u32;
         let after = 1 + self.prng.below(u64::from(before) + 3) as u32;
         let (now, id) = (self.now, self.tenants[place].id);
         if self.tenants[place].resized_from.is_some() || after == before {
-            return;
+            return Ok(());
         }
         let is_empty = |zone: &TenantZone| zone.now == Life { number: zone.now.number, ..Life::default() };
         let has_flights = self.flights.values().any(|flight| flight.namespace() == Some(id));
         let keeps = self.tenants[place].zones.iter().skip(after as usize).all(is_empty);
         // A zone that is opened or has been reset is known to the namespace, too.
         if (after < before && (!keeps || has_flights)) || self.device().resize_namespace(now, id, after).is_err() {
-            return;
+            return Ok(());
         }
+        self.take_events()?;
         self.trace.log(self.now, || format!("namespace {id} is resized from {before} to {after} zones"));
-        self.tenants[place].zones.resize_with(after as usize, TenantZone::default);
-        self.tenants[place].resized_from = Some(before);
+        let found = self.tenants.iter_mut().find(|tenant| tenant.id == id).expect("it is live");
+        found.zones.resize_with(after as usize, TenantZone::default);
+        found.resized_from = Some(before);
+        Ok(())
     }
 
     /// Creates a namespace of a random shape, if the pool has space for it.
-    pub(super) fn create_namespace(&mut self) {
+    pub(super) fn create_namespace(&mut self) -> Result<(), CheckError> {
         let extensions = self.prng.chance(1, 3);
         let capacity = self.pool().shape().vzone_capacity_blocks();
         let capacity = if self.prng.chance(1, 4) { Blocks(1 + self.prng.below(capacity.0)) } else { capacity };
@@ -472,12 +481,14 @@ impl ElasticRun<'_> {
             ..NamespaceConfig::new(&format!("tenant {tag}"), [tag as u8; 16], zone_count, active)
         };
         let now = self.now;
-        let Ok(id) = self.device().create_namespace(now, &config) else { return };
+        let Ok(id) = self.device().create_namespace(now, &config) else { return Ok(()) };
+        self.take_events()?;
         self.trace.log(self.now, || {
             format!("namespace {id} is created: {zone_count} zones of {} blocks, {active} active", capacity.0)
         });
         let zones = (0..zone_count).map(|_| TenantZone::default()).collect();
         self.tenants.push(Tenant { id, tag, stage: Stage::Creating, resized_from: None, zones });
+        Ok(())
     }
 }
 

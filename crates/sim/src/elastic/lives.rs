@@ -39,7 +39,7 @@ impl ElasticRun<'_> {
         self.epoch = self.pool().epoch();
         self.is_mounted = true;
         for _ in 0..self.simulation.load.tenants {
-            self.create_namespace();
+            self.create_namespace()?;
         }
         self.quiesce()
     }

@@ -143,7 +143,7 @@ impl<'s> ElasticRun<'s> {
                     commands_left = commands_left.saturating_sub(1);
                 }
             }
-            self.change_namespaces();
+            self.change_namespaces()?;
             self.degrade();
             self.fill_up();
             if load.pauses_every > 0 && self.prng.chance(1, load.pauses_every) {
@@ -171,9 +171,7 @@ impl<'s> ElasticRun<'s> {
         self.log_was_single |= pool.is_some_and(|pool| pool.is_started() && pool.log_copies() < 2);
         self.submit_stalled();
         self.take_seen()?;
-        while let Some(event) = self.device().poll_event() {
-            self.on_event(event)?;
-        }
+        self.take_events()?;
         while let Some(completion) = queue.pop() {
             self.hash.completion(now, &completion);
             self.trace.command_ended(completion.id, End::Completed(now, completion.status));
@@ -199,6 +197,14 @@ impl<'s> ElasticRun<'s> {
             }
             None => Ok(()),
         }
+    }
+
+    /// What the pool has reported so far.
+    pub(super) fn take_events(&mut self) -> Result<(), CheckError> {
+        while let Some(event) = self.device().poll_event() {
+            self.on_event(event)?;
+        }
+        Ok(())
     }
 
     fn on_event(&mut self, event: PoolEvent) -> Result<(), CheckError> {
