@@ -56,6 +56,7 @@ impl Pool {
             is_flushing_reserved: false,
             no_space_until: None,
             lacks_space: false,
+            log_lacks_space: false,
             is_paused: false,
             waiters: BTreeMap::new(),
             next_ticket: 0,

@@ -71,10 +71,10 @@ impl Pool {
         }
     }
 
-    /// Whether the pool could do more after it was opened again: changes cannot be recorded, or a write
-    /// has lacked space, which there may be now.
+    /// Whether the pool could do more after it was opened again: changes cannot be recorded, or not in
+    /// both copies of the log, or a write has lacked space, which there may be now.
     pub(crate) fn must_reopen(&self) -> bool {
-        self.is_started && (self.is_read_only || self.lacks_space)
+        self.is_started && (self.is_read_only || self.lacks_space || self.log_lacks_space)
     }
 
     /// Whether it takes no commands, because it is about to be opened again.

@@ -237,6 +237,8 @@ pub struct Pool {
     no_space_until: Option<Instant>,
     /// A write to a group has lacked space.
     lacks_space: bool,
+    /// A write to the log has lacked space.
+    log_lacks_space: bool,
     /// Commands of hosts are refused: the pool is about to be opened again.
     is_paused: bool,
     waiters: BTreeMap<Ticket, Waiter>,
@@ -501,6 +503,8 @@ impl Pool {
             (Some(LogRetry::Flush { number }), None) if status.is_success() => self.zones.end_flush(number),
             _ => {}
         }
+        // The copy goes on once the pool is opened again.
+        self.log_lacks_space |= status == Status::CapacityExceeded;
         self.log.on_completion(copy, status.is_success());
     }
 

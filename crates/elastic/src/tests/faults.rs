@@ -1,8 +1,8 @@
 //! Errors of the drive, and losses of its cache: every command ends, and resources are released.
 
 use zonda_zoned::{
-    Blocks, Lba, NamespaceId, Operation, Outcome, Payload, Status, ZoneAction, ZoneIndex, ZoneState, ZoneTarget,
-    ZonedDevice,
+    Blocks, Duration, Lba, NamespaceId, Operation, Outcome, Payload, Status, ZoneAction, ZoneIndex, ZoneState,
+    ZoneTarget, ZonedDevice,
 };
 
 use super::drive::Fault;
@@ -284,6 +284,29 @@ fn a_zone_of_the_log_that_fails_costs_no_other_zone_of_the_log() {
         fill(&mut rig, 0, 4, 5);
         rig.mount_again();
         assert_eq!(first_byte(&rig.execute(TENANT, read(0, 4)).outcome), 5);
+        rig.check();
+    }
+}
+
+#[test]
+fn a_copy_of_the_log_for_which_the_drive_has_had_no_space_is_written_again_without_a_command() {
+    for copy in 0..2 {
+        let mut rig = Rig::tenant();
+        fill(&mut rig, 0, 2, 1);
+        let of_copy = move |zone: u64| zone < u64::from(LOG_ZONES) && zone % 2 == copy;
+        let matches =
+            move |operation: &Operation| matches!(operation, Operation::Write { start, .. } if of_copy(start.0 / 32));
+        rig.drive().faults.push(Fault { matches: Box::new(matches), times: 10, status: Status::CapacityExceeded });
+        rig.create("next", 2, 2);
+        assert_eq!(rig.device().pool().unwrap().log_copies(), 1);
+        let end = rig.now + Duration::from_secs(60);
+        while rig.device().pool().unwrap().log_copies() < 2 && rig.now < end {
+            let at = rig.device().next_timeout().expect("the pool is opened again at some time");
+            rig.now = rig.now.max(at);
+            rig.quiesce();
+        }
+        assert_eq!(rig.device().pool().unwrap().log_copies(), 2, "once space is there again");
+        assert_eq!(first_byte(&rig.execute(TENANT, read(0, 2)).outcome), 1);
         rig.check();
     }
 }
