@@ -3,8 +3,8 @@
 //! The active zones of a drive are *essentials*, enough for its whole write bandwidth, and
 //! *spares*. Each namespace has a share of both by its weight. A stripe group gets the essentials
 //! of one v-zone, and of the namespace's spares as many as fall to one of the v-zones that it
-//! usually writes: *local overdrive*. Namespaces that open no groups lend their spares to those
-//! that do, and get them back as groups end: *global overdrive*.
+//! usually writes: *local overdrive*. Namespaces that open no groups and write into none lend their
+//! spares to those that do, and get them back as groups end: *global overdrive*.
 //!
 //! It counts, and knows no zones. Redistribution is due after so many zones were allocated, and
 //! after a time, so that a drive on which nothing is opened quiesces, too.
@@ -17,7 +17,8 @@ use zonda_zoned::{Duration, Instant};
 const REDISTRIBUTION_ZONES: u32 = 32;
 /// Time after which a redistribution is due without allocations.
 const REDISTRIBUTION_TIME: Duration = Duration::from_secs(1);
-/// A namespace is inactive only if it has also allocated nothing for so long.
+/// On a drive on which others allocate little, a namespace is inactive only if it has also allocated
+/// and written nothing for so long.
 const INACTIVE_TIME: Duration = Duration::from_secs(2);
 /// Weight of one allocation in the moving average: one in so many (the public prototype of eZNS).
 const HISTORY_DIVISOR: i64 = 32;
@@ -56,7 +57,8 @@ struct Member {
     share: Share,
     /// Moving average of the number of active v-zones, in [`UNIT`].
     active_history: i64,
-    last_allocation: Option<Instant>,
+    /// When it has last allocated or written, as far as that is known.
+    last_use: Option<Instant>,
 }
 
 #[derive(Clone, Copy, Debug, Default)]
@@ -135,7 +137,7 @@ impl Balloon {
         let share =
             Share { essentials: 0, spares_own: 0, spares_lent: 0, spares_leased: 0, spares_used: 0, width_min: 1 };
         let active_history = i64::from(active_max) * UNIT;
-        let member = Member { weight, active_max, share, active_history, last_allocation: None };
+        let member = Member { weight, active_max, share, active_history, last_use: None };
         assert!(self.members.insert(namespace, member).is_none(), "a namespace joins once");
         self.divide();
     }
@@ -194,7 +196,7 @@ impl Balloon {
         let width = 1 << (share.width_min + reaped).min(width_max).ilog2();
         let spares = width - width.min(share.width_min);
         member.share.spares_used += spares;
-        member.last_allocation = Some(now);
+        member.last_use = Some(now);
         self.record(namespace, width);
         Some(Grant { width, spares })
     }
@@ -271,10 +273,16 @@ impl Balloon {
         self.allocated_since >= REDISTRIBUTION_ZONES || now >= self.next_timeout()
     }
 
-    /// Whether a namespace has opened no group lately.
+    /// A namespace was written since the last redistribution. Its groups can last much longer than the
+    /// time after which it would be inactive, and what follows them would have no spares.
+    pub(crate) fn on_written(&mut self, now: Instant, namespace: u32) {
+        self.members.get_mut(&namespace).expect("a namespace joins before it is written").last_use = Some(now);
+    }
+
+    /// Whether a namespace has opened no group lately, and was not written.
     pub(crate) fn is_inactive(&self, now: Instant, namespace: u32) -> bool {
         let is_recent = self.recent.iter().any(|(other, _)| *other == namespace);
-        let last = self.members[&namespace].last_allocation;
+        let last = self.members[&namespace].last_use;
         let is_young = last.is_some_and(|last| now.since(last) < INACTIVE_TIME);
         // On a busy drive counts decide, as in the paper; on an idle one nothing would ever leave the list.
         !is_recent || (!is_young && now >= Instant::ZERO + INACTIVE_TIME && last.is_some())

@@ -93,6 +93,25 @@ fn lent_spares_come_back_when_the_lender_opens_a_group_and_the_borrower_ends_its
 }
 
 #[test]
+fn a_namespace_whose_groups_are_written_for_long_keeps_the_spares_that_others_have_lent_to_it() {
+    let mut balloon = default_of_the_paper();
+    quiesce(&mut balloon, 4, 2);
+    balloon.redistribute(Instant(2), |_| 2);
+    let later = |seconds| Instant::ZERO + Duration::from_secs(seconds);
+    let group = balloon.allocate(later(1), 4, 2, PLENTY).unwrap();
+    for seconds in 2..10 {
+        balloon.on_written(later(seconds), 4);
+        balloon.redistribute(later(seconds), |_| 2);
+        assert_eq!(balloon.share(4).spares(), 128, "after {seconds} s in the same group");
+    }
+    for seconds in 10..14 {
+        balloon.redistribute(later(seconds), |_| 2);
+    }
+    assert_eq!(balloon.share(4).spares(), 32.max(group.spares), "nothing was written for four seconds");
+    balloon.check_invariants();
+}
+
+#[test]
 fn weights_divide_both_kinds_and_nothing_is_left_over() {
     let mut balloon = Balloon::new(8, 3, 1);
     assert!(balloon.can_add([(1, 4)]));

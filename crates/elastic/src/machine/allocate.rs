@@ -237,6 +237,9 @@ impl Pool {
             return;
         }
         let namespaces = &self.namespaces;
+        for (id, _) in namespaces.iter().filter(|(_, own)| own.next_write > 0 && !own.quiet.is_quiet(own.next_write)) {
+            self.balloon.on_written(self.now, *id);
+        }
         let active_vzones = |id: u32| {
             let own = namespaces.get(&id);
             own.map_or(0, |own| own.vzones.iter().filter(|vzone| vzone.is_being_written()).count() as u32)

@@ -70,9 +70,13 @@ pub(super) struct Quiet {
 }
 
 impl Quiet {
+    /// Whether nothing was written since the last redistribution.
+    pub(super) fn is_quiet(&self, next_write: u64) -> bool {
+        self.since.is_some() && self.next_write == next_write
+    }
+
     fn on_cycle(&mut self, now: Instant, next_write: u64) {
-        let is_quiet = self.since.is_some() && self.next_write == next_write;
-        if is_quiet {
+        if self.is_quiet(next_write) {
             self.cycles += 1;
         } else {
             *self = Quiet { next_write, since: Some(now), cycles: 0 };
