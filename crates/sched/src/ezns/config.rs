@@ -8,6 +8,11 @@ use zonda_zoned::{Duration, TenantId};
 pub struct EznsConfig {
     /// The latency of a read above which its stream is congested: 500 us (line 6).
     pub read_latency_threshold: Duration,
+    /// The minimum window of a stream, in commands for each zone: 1. The algorithm has one command for
+    /// the whole stream (line 8), and its text a minimum that is large enough for random reads
+    /// (Section 4.5.1). With less than one for each zone the parts of one read wait for each other, and
+    /// one slow die keeps the others idle.
+    pub window_min: u32,
     /// The maximum window of a stream, in commands for each zone: 4 (line 10). It begins with 1.
     pub window_max: u32,
     /// Reads below the threshold, for each command of the window, after which it grows by 1: 8 (the
@@ -40,6 +45,7 @@ impl Default for EznsConfig {
     fn default() -> EznsConfig {
         EznsConfig {
             read_latency_threshold: Duration::from_micros(500),
+            window_min: 1,
             window_max: 4,
             window_increase: 8,
             writes_in_flight: 1,
@@ -55,6 +61,11 @@ impl Default for EznsConfig {
 }
 
 impl EznsConfig {
+    /// The minimum window of a stream that is striped over `width` zones.
+    pub(super) fn window_min(&self, width: u32) -> u32 {
+        self.window_min.saturating_mul(width).clamp(1, self.window_max(width))
+    }
+
     /// The maximum window of a stream that is striped over `width` zones.
     pub(super) fn window_max(&self, width: u32) -> u32 {
         self.window_max.saturating_mul(width).max(1)

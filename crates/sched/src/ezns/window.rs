@@ -34,7 +34,7 @@ impl Window {
 
     /// The maximum follows the width of the stream.
     pub(super) fn set_width(&mut self, width: u32, config: &EznsConfig) {
-        self.commands = self.commands.min(config.window_max(width));
+        self.commands = self.commands.clamp(config.window_min(width), config.window_max(width));
     }
 
     /// A read has taken `latency`.
@@ -44,7 +44,8 @@ impl Window {
         } else if latency > config.read_latency_threshold {
             let scaled = u64::from(self.commands).saturating_mul(config.read_latency_threshold.0);
             let commands = scaled / latency.0.saturating_mul(2);
-            self.commands = u32::try_from(commands).expect("a decrease leaves less than the window").max(1);
+            let commands = u32::try_from(commands).expect("a decrease leaves less than the window");
+            self.commands = commands.max(config.window_min(width));
             self.hold = self.commands;
             self.good = 0;
         } else if self.commands < config.window_max(width) {
@@ -57,7 +58,8 @@ impl Window {
     }
 
     pub(super) fn check_invariants(&self, width: u32, config: &EznsConfig) {
-        assert!((1..=config.window_max(width)).contains(&self.commands), "a window has 1 to 4 commands for each zone");
+        let limits = config.window_min(width)..=config.window_max(width);
+        assert!(limits.contains(&self.commands), "a window has 1 to 4 commands for each zone");
     }
 }
 
@@ -100,31 +102,42 @@ mod tests {
         assert_eq!(after(8, good(100_000)), 32);
     }
 
+    /// A window of four zones that has grown to its maximum.
+    fn grown(latencies: impl IntoIterator<Item = Duration>) -> u32 {
+        after(4, good(10_000).chain(latencies))
+    }
+
     #[test]
     fn a_slow_read_shrinks_the_window_by_twice_the_ratio_to_the_threshold() {
         let micros = Duration::from_micros;
-        assert_eq!(after(16, [Duration(500_001)]), 7, "16 * 500 / 1000.002");
-        assert_eq!(after(16, [micros(625)]), 6, "16 * 500 / 1250 = 6.4");
-        assert_eq!(after(16, [micros(1000)]), 4);
-        assert_eq!(after(16, [micros(3000)]), 1, "16 * 500 / 6000 = 1.3");
-        assert_eq!(after(16, [micros(100_000)]), 1, "a command is always allowed");
-        assert_eq!(after(16, [Duration(u64::MAX)]), 1);
+        assert_eq!(grown([Duration(500_001)]), 7, "16 * 500 / 1000.002");
+        assert_eq!(grown([micros(625)]), 6, "16 * 500 / 1250 = 6.4");
+        assert_eq!(grown([micros(1000)]), 4);
+    }
+
+    #[test]
+    fn a_command_for_each_zone_is_always_allowed() {
+        let micros = Duration::from_micros;
+        assert_eq!(grown([micros(3000)]), 4, "not 16 * 500 / 6000 = 1.3");
+        assert_eq!(grown([micros(100_000)]), 4);
+        assert_eq!(grown([Duration(u64::MAX)]), 4);
+        assert_eq!(after(1, good(10_000).chain([micros(3000)])), 1);
     }
 
     #[test]
     fn after_a_decrease_as_many_completions_as_the_window_has_commands_have_no_effect() {
-        let slow = Duration::from_micros(1000);
-        let slow = |count| std::iter::repeat_n(slow, count);
-        assert_eq!(after(16, slow(1 + 4)), 4);
-        assert_eq!(after(16, slow(1 + 4 + 1)), 1);
-        assert_eq!(after(16, slow(1).chain(good(4 + 31))), 4);
-        assert_eq!(after(16, slow(1).chain(good(4 + 32))), 5);
+        let slow = |count| std::iter::repeat_n(Duration::from_micros(600), count);
+        assert_eq!(grown(slow(1)), 6, "16 * 500 / 1200");
+        assert_eq!(grown(slow(1 + 6)), 6);
+        assert_eq!(grown(slow(1 + 6 + 1)), 4);
+        assert_eq!(grown(slow(1).chain(good(6 + 47))), 6);
+        assert_eq!(grown(slow(1).chain(good(6 + 48))), 7);
     }
 
     #[test]
     fn a_decrease_begins_the_count_of_good_completions_again() {
         let slow = [Duration::from_micros(1000)];
-        assert_eq!(after(4, good(31).chain(slow).chain(good(1 + 7))), 1);
-        assert_eq!(after(4, good(31).chain(slow).chain(good(1 + 8))), 2);
+        assert_eq!(after(4, good(31).chain(slow).chain(good(4 + 31))), 4);
+        assert_eq!(after(4, good(31).chain(slow).chain(good(4 + 32))), 5);
     }
 }
