@@ -42,9 +42,9 @@ enum Kind {
 }
 
 /// The drive of eZNS: 40,704 zones of 96 MiB, 256 of them active.
-fn drive() -> Null {
+pub(crate) fn geometry() -> Geometry {
     let blocks = Blocks(96 * 256);
-    Null::new(Geometry {
+    Geometry {
         block_size_bytes: 4096,
         metadata_bytes: 0,
         zone_size_blocks: blocks,
@@ -56,7 +56,11 @@ fn drive() -> Null {
         max_append_blocks: Blocks(128),
         descriptor_extension_bytes: 0,
         ..Geometry::tiny()
-    })
+    }
+}
+
+fn drive() -> Null {
+    Null::new(geometry())
 }
 
 /// A device of commands that end at once.

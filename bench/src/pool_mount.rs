@@ -8,14 +8,14 @@ use serde::Serialize;
 use zonda_elastic::{ElasticDevice, Goal, NamespaceConfig, Pool, PoolId, PoolOptions};
 use zonda_layers::Memory;
 use zonda_zoned::{
-    Blocks, Command, CommandId, CompletionQueue, Geometry, Instant, Lba, NamespaceId, Operation, Outcome, Payload,
-    PayloadKind, QueueFull, Status, ZoneAction, ZoneTarget, ZonedDevice,
+    Blocks, Command, CommandId, CompletionQueue, Instant, Lba, NamespaceId, Operation, Outcome, Payload, PayloadKind,
+    QueueFull, Status, ZoneAction, ZoneTarget, ZonedDevice,
 };
 
+use crate::elastic::geometry;
 use crate::host::{cpu_ns, median};
 
 const ROUNDS: usize = 5;
-const ZONES: u32 = 40_704;
 const POOL: PoolId = PoolId([1; 16]);
 /// Chunks count in whole.
 const MEMORY_BYTES_MAX: u64 = 1 << 34;
@@ -35,23 +35,6 @@ struct Figure {
     mount_ms: f64,
     /// The same reads without a pool.
     reads_alone_ms: f64,
-}
-
-fn geometry() -> Geometry {
-    let blocks = Blocks(96 * 256);
-    Geometry {
-        block_size_bytes: 4096,
-        metadata_bytes: 0,
-        zone_size_blocks: blocks,
-        zone_capacity_blocks: blocks,
-        zone_count: ZONES,
-        max_active_zones: Some(256),
-        max_open_zones: Some(256),
-        max_transfer_blocks: Blocks(128),
-        max_append_blocks: Blocks(128),
-        descriptor_extension_bytes: 0,
-        ..Geometry::tiny()
-    }
 }
 
 /// Keeps the reads.
