@@ -60,6 +60,7 @@ pub struct Ledger {
     /// Outstanding Flush commands, each with the events that were acknowledged when it was
     /// submitted.
     flushes: BTreeMap<CommandId, Vec<usize>>,
+    is_management_in_doubt: bool,
 }
 
 /// What a crash may still decide about earlier sessions.
@@ -145,7 +146,14 @@ impl Ledger {
             zones,
             blocks,
             flushes: BTreeMap::new(),
+            is_management_in_doubt: false,
         }
+    }
+
+    /// A record could not be written, nor the zeros over it: management that failed may have happened,
+    /// and a kill shows it as well as a power loss.
+    pub fn doubt_management(&mut self) {
+        self.is_management_in_doubt = true;
     }
 
     /// Begins a new session on a drive that keeps running: journaled contents of failed overwrites

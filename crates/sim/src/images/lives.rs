@@ -354,6 +354,9 @@ impl ImagesRun<'_> {
     }
 
     fn check_state(&mut self, observed: &Observed, crash: Crash, finished: &[ZoneIndex]) -> Result<(), CheckError> {
+        if self.failed_records >= 2 {
+            self.ledger.doubt_management();
+        }
         for (zone, image) in (0..).map(ZoneIndex).zip(&observed.zones) {
             let checked = self.ledger.judge_zone(zone, image, crash, finished.contains(&zone));
             // A zone whose failed write could not be cleared is read only: only its contents are

@@ -71,7 +71,8 @@ impl Ledger {
         if crash != Crash::None && held.next().is_none() && history.doubts.contains(&restarted(found)) {
             return Ok(());
         }
-        if judged.is_err() && crash == Crash::PowerLoss {
+        let is_in_doubt = crash == Crash::PowerLoss || (crash == Crash::Kill && self.is_management_in_doubt);
+        if judged.is_err() && is_in_doubt {
             return self.judge_history(index, &self.effective(index.0, true), found, crash, finished).or(judged);
         }
         judged
