@@ -462,7 +462,8 @@ impl ElasticRun<'_> {
         Ok(())
     }
 
-    /// Creates a namespace of a random shape, if the pool has space for it.
+    /// Creates a namespace of a random shape, if the pool has space for it. The first one is as small as
+    /// possible otherwise: a run without namespaces tests nothing.
     pub(super) fn create_namespace(&mut self) -> Result<(), CheckError> {
         let extensions = self.prng.chance(1, 3);
         let capacity = self.pool().shape().vzone_capacity_blocks();
@@ -481,7 +482,15 @@ impl ElasticRun<'_> {
             ..NamespaceConfig::new(&format!("tenant {tag}"), [tag as u8; 16], zone_count, active)
         };
         let now = self.now;
-        let Ok(id) = self.device().create_namespace(now, &config) else { return Ok(()) };
+        let mut created = self.device().create_namespace(now, &config);
+        let (mut zone_count, mut active) = (zone_count, active);
+        if created.is_err() && self.tenants.is_empty() {
+            (zone_count, active) = (1, 1);
+            let max_open_zones = Some(1);
+            let least = NamespaceConfig { zone_count, max_active_zones: active, max_open_zones, ..config };
+            created = self.device().create_namespace(now, &least);
+        }
+        let Ok(id) = created else { return Ok(()) };
         self.take_events()?;
         self.trace.log(self.now, || {
             format!("namespace {id} is created: {zone_count} zones of {} blocks, {active} active", capacity.0)
