@@ -215,7 +215,7 @@ fn planned<'a>(
     let (names, array) = (Names(&directory.file.member), directory.array()?);
     let shown = new.members.iter().chain(&new.spares).map(ToString::to_string);
     must_be_different_drives(shown.zip(opened.clone()))?;
-    let member_devices: Vec<&MemberDevice> = opened.take(new.members.len()).collect();
+    let member_devices: Vec<&MemberDevice> = opened.clone().take(new.members.len()).collect();
     let Some(first) = member_devices.first() else {
         return Err(DriveError::new("a volume needs members", "name at least one with --members"));
     };
@@ -239,6 +239,10 @@ fn planned<'a>(
     let ids = new.members.iter().map(|_| random::uuid()).collect::<Result<Vec<_>, _>>()?;
     let geometries = member_devices.iter().map(|device| device.own_geometry().clone()).collect();
     let volume = Volume::create(config, geometries, array, &ids, true).map_err(|error| names.describe(&error))?;
+    for (spare, device) in new.spares.iter().zip(opened.skip(new.members.len())) {
+        let suits = volume.must_suit(device.own_geometry());
+        suits.map_err(|error| DriveError::new(format!("spare {spare}: {error}"), "name another drive as the spare"))?;
+    }
     Ok((volume, ids))
 }
 

@@ -331,6 +331,20 @@ fn a_member_of_another_volume_is_named_and_used_only_by_force() {
 }
 
 #[test]
+fn a_drive_that_could_replace_no_member_is_refused_as_a_spare_of_a_new_volume() {
+    let bench = Bench::with(&["a", "b", "c"]);
+    let spec = sized("zn540", Some(20), Some(ByteSize(1 << 20)), &PROFILES).expect("a built-in profile");
+    create_image(&bench.at("small"), &spec.plan(&PROFILES).expect("it can be so small")).expect("there is space");
+    let new = bench.new_volume(&["a", "b", "c"], &["small"]);
+    let created = VolumeDrive::create(&bench.at("vol"), &new, &bench.ring);
+    let Err(error) = created else { panic!("the spare has half of the zones") };
+    let text = error.to_string();
+    assert!(text.contains("small") && text.contains("20 zones, but at least 40 are needed"), "{text}");
+    assert!(!bench.at("vol").exists(), "nothing was made");
+    bench.close(bench.create(&["a", "b", "c"], &[]));
+}
+
+#[test]
 fn a_spare_added_by_force_is_still_one_after_the_next_mount() {
     let bench = Bench::with(&["a", "b", "c", "x"]);
     bench.close(bench.create_at("other", &["x"], &[]));
