@@ -1,4 +1,7 @@
 //! [`ElasticDevice`]: a pool on its drive, as a device.
+//!
+//! A pool is opened again where it is if it could do more then, and on another connection to its drive
+//! if the one that it had is lost. Its hosts see the same namespaces all the time.
 
 use zonda_zoned::{
     Command, CompletionQueue, Duration, Instant, NamespaceId, Namespaces, PayloadKind, QueueFull, ZonedDevice,
@@ -41,6 +44,12 @@ enum State {
     Reopening {
         before: Box<Pool>,
         start: Box<Start>,
+        is_reconnected: bool,
+    },
+    /// The connection to its drive is lost, or what was behind another one was refused.
+    Lost {
+        before: Box<Pool>,
+        error: Option<StartError>,
     },
     Refused(StartError),
 }
@@ -69,8 +78,8 @@ impl<D: ZonedDevice> ElasticDevice<D> {
     /// The pool, once it was read.
     pub fn pool(&self) -> Option<&Pool> {
         match &self.state {
-            State::Open(pool) | State::Reopening { before: pool, .. } => Some(pool),
-            _ => None,
+            State::Open(pool) | State::Reopening { before: pool, .. } | State::Lost { before: pool, .. } => Some(pool),
+            State::Starting(_) | State::Refused(_) => None,
         }
     }
 
@@ -79,7 +88,7 @@ impl<D: ZonedDevice> ElasticDevice<D> {
         let is_reopening = |activity: Activity| Activity { is_reopening: true, ..activity };
         match &self.state {
             State::Open(pool) => Some(pool.activity()),
-            State::Reopening { before, .. } => Some(is_reopening(before.activity())),
+            State::Reopening { before, .. } | State::Lost { before, .. } => Some(is_reopening(before.activity())),
             State::Starting(_) | State::Refused(_) => None,
         }
     }
@@ -89,12 +98,50 @@ impl<D: ZonedDevice> ElasticDevice<D> {
         matches!(&self.state, State::Open(pool) if pool.is_quiescent())
     }
 
-    /// Why there is no pool.
+    /// Why there is no pool, or it does not continue on its last drive.
     pub fn error(&self) -> Option<&StartError> {
         match &self.state {
             State::Refused(error) => Some(error),
+            State::Lost { error, .. } => error.as_ref(),
             _ => None,
         }
+    }
+
+    /// The connection to the drive is lost. The pool takes no commands until it
+    /// [continues](ElasticDevice::continue_on) on another one; those that it has do not complete.
+    ///
+    /// # Panics
+    /// If there is no pool.
+    pub fn lose_drive(&mut self) {
+        let state = std::mem::replace(&mut self.state, State::Refused(StartError::NoPool));
+        let (State::Open(before) | State::Reopening { before, .. } | State::Lost { before, .. }) = state else {
+            panic!("a pool that was mounted loses its drive")
+        };
+        let mut before = before;
+        before.pause();
+        (self.retry_at, self.reopen.at) = (None, None);
+        self.state = State::Lost { before, error: None };
+    }
+
+    /// Opens the pool again over another connection to its drive. It is refused, as
+    /// [`error`](ElasticDevice::error) reports, if that is not the pool as it was left. Returns the
+    /// connection before.
+    ///
+    /// # Panics
+    /// If the connection before is not lost: commands would be sent twice.
+    pub fn continue_on(&mut self, drive: D) -> D {
+        let state = std::mem::replace(&mut self.state, State::Refused(StartError::NoPool));
+        let State::Lost { before, .. } = state else { panic!("a drive is replaced once its connection is lost") };
+        let drive = std::mem::replace(&mut self.drive, drive);
+        self.retry_at = None;
+        self.state = State::Reopening { start: self.start_again(&before), before, is_reconnected: true };
+        drive
+    }
+
+    fn start_again(&self, before: &Pool) -> Box<Start> {
+        let goal = Goal::Mount { id: Some(before.id()), epoch_min: before.epoch() - 1 };
+        let namespace = NamespaceId::FIRST;
+        Box::new(Start::seeded(goal, self.drive.geometry(namespace).clone(), namespace, self.kind, self.bug))
     }
 
     /// The drive.
@@ -161,7 +208,7 @@ impl<D: ZonedDevice> ElasticDevice<D> {
 
     fn open_pool(&mut self) -> &mut Pool {
         match &mut self.state {
-            State::Open(pool) | State::Reopening { before: pool, .. } => pool,
+            State::Open(pool) | State::Reopening { before: pool, .. } | State::Lost { before: pool, .. } => pool,
             _ => panic!("the pool is open before it is changed"),
         }
     }
@@ -178,7 +225,7 @@ impl<D: ZonedDevice> ElasticDevice<D> {
                 match &mut self.state {
                     State::Starting(start) | State::Reopening { start, .. } => start.on_completion(now, completion),
                     State::Open(pool) => pool.on_completion(now, completion),
-                    State::Refused(_) => {}
+                    State::Lost { .. } | State::Refused(_) => {}
                 }
             }
             self.scratch = ended;
@@ -197,11 +244,22 @@ impl<D: ZonedDevice> ElasticDevice<D> {
         let Some(outcome) = start.take_outcome() else { return false };
         let state = std::mem::replace(&mut self.state, State::Refused(StartError::NoPool));
         self.state = match (outcome, state) {
-            (Ok(mut pool), State::Reopening { before, .. }) => {
-                pool.succeed(*before);
-                State::Open(Box::new(pool))
+            (Ok(mut pool), State::Reopening { before, is_reconnected, .. }) => {
+                match pool.lacks(&before).filter(|_| is_reconnected) {
+                    Some((namespace, zone)) => {
+                        State::Lost { before, error: Some(StartError::Lacks { namespace, zone }) }
+                    }
+                    None => {
+                        pool.succeed(*before);
+                        State::Open(Box::new(pool))
+                    }
+                }
             }
             (Ok(pool), _) => State::Open(Box::new(pool)),
+            // What it knows of its drive may not hold for this one.
+            (Err(error), State::Reopening { before, is_reconnected: true, .. }) => {
+                State::Lost { before, error: Some(error) }
+            }
             (Err(_), State::Reopening { mut before, .. }) => {
                 before.resume();
                 State::Open(before)
@@ -228,14 +286,11 @@ impl<D: ZonedDevice> ElasticDevice<D> {
         if !pool.is_quiescent() || pool.has_completions() {
             return false;
         }
-        let goal = Goal::Mount { id: Some(pool.id()), epoch_min: pool.epoch() - 1 };
-        let namespace = NamespaceId::FIRST;
-        let start = Start::seeded(goal, self.drive.geometry(namespace).clone(), namespace, self.kind, self.bug);
         let pause = self.reopen.pause;
         self.reopen = Reopen { at: None, pause: Duration((pause.0 * 2).min(REOPEN_PAUSE_MAX.0)) };
         let state = std::mem::replace(&mut self.state, State::Refused(StartError::NoPool));
         let State::Open(before) = state else { unreachable!("it was just looked at") };
-        self.state = State::Reopening { before, start: Box::new(start) };
+        self.state = State::Reopening { start: self.start_again(&before), before, is_reconnected: false };
         true
     }
 
@@ -244,14 +299,14 @@ impl<D: ZonedDevice> ElasticDevice<D> {
             let command = match &mut self.state {
                 State::Starting(start) | State::Reopening { start, .. } => start.poll_command(now),
                 State::Open(pool) => pool.poll_command(now),
-                State::Refused(_) => None,
+                State::Lost { .. } | State::Refused(_) => None,
             };
             let Some(command) = command else { return };
             if let Err(QueueFull(command)) = self.drive.submit(now, command) {
                 match &mut self.state {
                     State::Starting(start) | State::Reopening { start, .. } => start.on_queue_full(command),
                     State::Open(pool) => pool.on_queue_full(command),
-                    State::Refused(_) => {}
+                    State::Lost { .. } | State::Refused(_) => {}
                 }
                 if self.drive.next_timeout().is_none() {
                     self.retry_at = Some(now + FULL_PAUSE);

@@ -53,6 +53,10 @@ fn check(connection: &mut Connection, blocks: u64) {
     }
 }
 
+fn is_disconnected(directory: &Path) -> bool {
+    json_in(directory, &["pool", "show", "pool", "--json"])["is_disconnected"] == true
+}
+
 fn flat(text: &str) -> String {
     text.split_whitespace().collect::<Vec<_>>().join(" ")
 }
@@ -139,13 +143,37 @@ fn a_pool_whose_server_was_killed_and_whose_directory_is_lost_is_taken_over() {
     let second = Server::start(&directory, &["pool"]);
     let mut host = connect(&second);
     check(&mut host, 50);
-    // Without its drive it does not pretend to have it.
     drive.kill();
-    wait_until("commands fail", || !write(&mut host, 50).is_success());
+    wait_until("the loss is noticed", || is_disconnected(&directory));
     drop(host);
     second.signal(Signal::TERM);
     let (_, log) = second.wait();
     assert!(log.contains("the connection to the drive nvme-tcp://"), "{log}");
+}
+
+#[test]
+fn a_pool_continues_when_the_server_of_its_drive_is_killed_and_started_again() {
+    let (directory, mut drive) = make("pool-reconnects");
+    let address = drive.address();
+    let server = Server::start(&directory, &["pool"]);
+    let mut host = connect(&server);
+    write_all(&mut host, 0..20);
+    for round in 1..4 {
+        drive.kill();
+        wait_until("the loss is noticed", || is_disconnected(&directory));
+        let shown = output_in(&directory, &["pool", "show", "pool"]);
+        assert!(flat(&shown).contains("the connection to the drive is lost: hosts wait"), "{shown}");
+        let refused = refused_in(&directory, &["namespace", "create", "pool", "x", "--zones", "1", "--active", "1"]);
+        assert!(flat(&refused).contains("the connection to the drive"), "{refused}");
+        drive = Server::start(&directory, &["a", "--force", "--listen", &address]);
+        // It waits until the pool is mounted again.
+        write_all(&mut host, 20 * round..20 * (round + 1));
+        check(&mut host, 20 * (round + 1));
+    }
+    drop(host);
+    let log = server.stop();
+    assert_eq!(flat(&log).matches("the pool was opened again, and can be written").count(), 3, "{log}");
+    drive.stop();
 }
 
 #[test]

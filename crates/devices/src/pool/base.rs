@@ -54,10 +54,15 @@ impl PoolBase {
             _ => MemberDevice::open(access, ring),
         };
         let drive = open_reserved(directory, &access, open, ring)?;
-        Ok(match &options.scheduler {
+        Ok(PoolBase::over(drive, &options.scheduler))
+    }
+
+    /// A drive behind a scheduler.
+    pub(super) fn over(drive: MemberDevice, scheduler: &Policy) -> PoolBase {
+        match scheduler {
             Policy::None => PoolBase::of(drive),
             policy => PoolBase::Scheduled(Box::new(Scheduled::new(drive, policy.scheduler()))),
-        })
+        }
     }
 
     /// The drive.
@@ -132,8 +137,20 @@ impl ZonedDevice for PoolBase {
         self.device_mut().submit(now, command)
     }
 
+    /// The pool does not see commands fail that were aborted with the connection: it is not known
+    /// whether they have taken effect, and it is mounted again before it sends others.
     fn poll(&mut self, now: Instant, completions: &mut CompletionQueue) {
-        self.device_mut().poll(now, completions);
+        if !self.member().is_remote() {
+            return self.device_mut().poll(now, completions);
+        }
+        let mut ended = CompletionQueue::new();
+        self.device_mut().poll(now, &mut ended);
+        let is_lost = self.member().drive.is_disconnected();
+        while let Some(completion) = ended.pop() {
+            if !is_lost || completion.status.is_success() {
+                completions.push(completion);
+            }
+        }
     }
 
     fn next_timeout(&self) -> Option<Instant> {

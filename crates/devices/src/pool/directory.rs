@@ -378,7 +378,15 @@ fn must_be_pool(path: &Path) -> Result<(), DriveError> {
         Err(error) if matches!(error.kind(), ErrorKind::NotFound | ErrorKind::NotADirectory) => {
             Err(DriveError::missing(
                 format!("there is no pool in {}", path.display()),
-                "check the path; zonda pool create creates a pool",
+                if path.join(LOCK_FILE).is_file() {
+                    format!(
+                        "if this was the directory of a pool whose pool.toml is lost: zonda pool takeover {} --drive, with \
+                         the drive of the pool",
+                        path.display()
+                    )
+                } else {
+                    "check the path; zonda pool create creates a pool".to_owned()
+                },
             ))
         }
         // Reading it reports other errors.

@@ -15,6 +15,7 @@ use super::namespace::PoolNamespace;
 use super::report::PoolReport;
 use super::shared::{OpenPool, PoolOnDrive};
 use super::zones::PoolZone;
+use crate::opening::OnRing;
 use crate::volume::member_device::{MemberDevice, release};
 use crate::{Access, DriveError, random};
 
@@ -80,6 +81,7 @@ impl PoolDrive {
                     .to_owned(),
             );
         }
+        open.reconnect.on_ring = Some(OnRing::of(ring));
         let pool = PoolDrive { open: Rc::new(RefCell::new(open)) };
         match saved {
             Ok(()) => Ok(pool),
@@ -241,7 +243,7 @@ pub(super) fn reserved(
 }
 
 /// The error for the drive of a pool: the remedy must not be to create a new drive.
-fn of_pool(error: DriveError, directory: &PoolDirectory) -> DriveError {
+pub(super) fn of_pool(error: DriveError, directory: &PoolDirectory) -> DriveError {
     let shown = directory.path().display();
     if let Some(holder) = error.holder {
         return reserved_by(directory, holder);
@@ -310,6 +312,7 @@ pub(super) fn not_mounted(error: &NotStarted, directory: &PoolDirectory) -> Driv
             directory.epoch()
         ),
         StartError::OtherVersion(_) => "use the version of zonda that wrote it".to_owned(),
+        StartError::Lacks { .. } => "restore the drive, or restart the server to accept the losses".to_owned(),
         StartError::LogDamaged(_) => {
             "restore the drive from a backup; nothing was written to it, so what can be read stays as it is".to_owned()
         }

@@ -7,7 +7,7 @@ use zonda_ring::{Ring, RingOptions};
 use zonda_zoned::{CompletionQueue, Geometry, Instant, NamespaceId, PayloadKind, ZonedDevice};
 
 use super::directory::{PoolDirectory, in_use};
-use super::drive::{NotStarted, loop_failed, not_mounted, reserved_by};
+use super::drive::{NotStarted, loop_failed, not_mounted, of_pool, reserved_by};
 use super::report::PoolReport;
 use crate::look::ImageSnapshot;
 use crate::volume::identities::holder;
@@ -25,8 +25,8 @@ impl PoolReport {
         let access = directory.access()?;
         match &access.location {
             Location::Image(image) => {
-                let mut snapshot =
-                    ImageSnapshot::open(image).map_err(|error| if error.is_in_use { in_use(path) } else { error })?;
+                let mut snapshot = ImageSnapshot::open(image)
+                    .map_err(|error| if error.is_in_use { in_use(path) } else { of_pool(error, &directory) })?;
                 read_image(&directory, &mut snapshot)
             }
             Location::NvmeTcp(_) => {

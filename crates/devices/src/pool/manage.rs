@@ -12,10 +12,12 @@ use zonda_zoned::{Instant, NamespaceId, ZonedDevice};
 
 use super::drive::{PoolDrive, loop_failed};
 use super::report::PoolReport;
-use super::shared::OpenPool;
+use super::shared::{OpenPool, Phase};
 use super::shares;
 use crate::{DriveError, random};
 
+/// A namespace is not smaller; it has at least one zone.
+const SIZE_MIN_BYTES: u64 = 512;
 /// The remedy if the log of a pool fails.
 const LOG_FAILED: &str = "see the state of its drive: zonda pool show DIR, and the log of the server";
 
@@ -184,6 +186,9 @@ impl PoolDrive {
 impl OpenPool {
     fn ask(&mut self, now: Instant, request: &PoolRequest) -> Result<Option<PoolRequestId>, DriveError> {
         let now = self.advance(now);
+        if self.phase == Phase::Lost && *request != PoolRequest::Report {
+            return Err(self.lost_error());
+        }
         let (change, namespace) = match request {
             PoolRequest::Report => return Ok(None),
             PoolRequest::Create(new) => {
@@ -243,6 +248,13 @@ impl OpenPool {
 fn zones_of(size: NamespaceSize, capacity_bytes: u64) -> Result<u32, DriveError> {
     let zones = match size {
         NamespaceSize::Zones(zones) => u64::from(zones),
+        // Of bytes nobody needs so few: a unit was forgotten.
+        NamespaceSize::Bytes(bytes) if bytes < SIZE_MIN_BYTES => {
+            return Err(DriveError::new(
+                format!("a size of {} is less than {}", ByteSize(bytes), ByteSize(SIZE_MIN_BYTES)),
+                "give a size with its unit, as in 64GiB, or a number of zones",
+            ));
+        }
         NamespaceSize::Bytes(bytes) => bytes.div_ceil(capacity_bytes),
     };
     match u32::try_from(zones) {

@@ -10,6 +10,7 @@
 //! manage.rs       namespaces are created, resized and deleted
 //! reservations.rs the saved reservations of hosts
 //! report.rs       the state of a pool
+//! reconnect.rs    another connection to its drive, when that is lost
 //! takeover.rs     takes a pool over from an owner that cannot be reached
 //! restore.rs      the same for a pool whose directory is lost
 //! zones.rs        the zones of its drive, for reports
@@ -26,6 +27,9 @@ mod look;
 mod manage;
 mod namespace;
 mod ownership;
+mod reconnect;
+#[cfg(test)]
+mod reconnect_tests;
 mod report;
 mod reservations;
 mod restore;

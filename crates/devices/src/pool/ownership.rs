@@ -23,8 +23,6 @@ pub(super) struct Ownership {
     ask_at: Instant,
     /// Commands that wait for a confirmation, with the identifiers of their users.
     held: VecDeque<(UserId, Command)>,
-    /// The loss of the connection was logged.
-    has_warned: bool,
     /// Another owner has the pool; its holder, if that is known.
     taken_by: Option<Option<Holder>>,
 }
@@ -65,14 +63,14 @@ impl Ownership {
         self.held.push_back((user, command));
     }
 
+    /// Nothing is confirmed yet over a new connection.
+    pub(super) fn begin_again(&mut self, now: Instant) {
+        self.ask_at = now;
+    }
+
     /// When to poll, for a pool that is open.
     pub(super) fn next_timeout(&self, drive: &MemberDevice) -> Option<Instant> {
-        if !drive.drive.is_disconnected() {
-            drive.is_remote().then_some(self.ask_at)
-        } else {
-            // Commands that wait fail now.
-            (!self.held.is_empty()).then_some(Instant::ZERO)
-        }
+        if !drive.drive.is_disconnected() { drive.is_remote().then_some(self.ask_at) } else { Some(Instant::ZERO) }
     }
 }
 
@@ -85,17 +83,7 @@ impl OpenPool {
             drive.confirm(now);
         }
         match self.ownership.known(self.device.drive().member(), now) {
-            Known::Unconfirmed => {}
-            Known::Lost => {
-                self.refuse_held(Status::NamespaceNotReady);
-                if !std::mem::replace(&mut self.ownership.has_warned, true) {
-                    self.warnings.push_back(format!(
-                        "the connection to the drive {} of the pool is lost: commands of its hosts fail until this server is \
-                         restarted",
-                        self.directory.drive()
-                    ));
-                }
-            }
+            Known::Unconfirmed | Known::Lost => {}
             Known::Own => {
                 while let Some((user, command)) = self.ownership.held.pop_front() {
                     if let Err(QueueFull(command)) = self.pass_on(now, user, command) {
@@ -107,7 +95,7 @@ impl OpenPool {
         }
     }
 
-    fn refuse_held(&mut self, status: Status) {
+    pub(super) fn refuse_held(&mut self, status: Status) {
         for (user, command) in std::mem::take(&mut self.ownership.held) {
             self.complete(user, Completion::of(command.id, status));
         }
@@ -120,12 +108,16 @@ impl OpenPool {
             return false;
         }
         self.phase = Phase::TakenOver(now + NAME_MAX);
-        self.ownership.taken_by = Some(None);
+        self.fail_as_taken(None);
+        true
+    }
+
+    fn fail_as_taken(&mut self, holder: Option<Holder>) {
+        self.ownership.taken_by = Some(holder);
         self.refuse_held(Status::InternalError);
         self.fail_outstanding(Status::InternalError);
         let error = self.taken_error();
         self.pending.fail_all(&error);
-        true
     }
 
     /// Logs the new owner, once it is known, and closes the connection: the reservation of the new
@@ -135,8 +127,13 @@ impl OpenPool {
         let drive = self.device.drive_mut().member_mut();
         drive.poll(now, &mut CompletionQueue::new());
         let Some(holder) = drive.refused_by().or((now >= until).then_some(None)) else { return };
-        drive.drive.close_reserved(now);
-        self.ownership.taken_by = Some(holder);
+        self.end_as_taken(holder, now);
+    }
+
+    /// Another owner has the pool.
+    pub(super) fn end_as_taken(&mut self, holder: Option<Holder>, now: Instant) {
+        self.fail_as_taken(holder);
+        self.device.drive_mut().member_mut().drive.close_reserved(now);
         self.phase = Phase::Closing;
         let error = self.taken_error();
         self.warnings.push_back(format!(

@@ -23,6 +23,12 @@ pub struct PoolReport {
     /// It is being opened again, after its drive has lacked space or its log has failed: hosts wait.
     #[serde(default)]
     pub is_reopening: bool,
+    /// The connection to its drive is lost, and is being made again: hosts wait.
+    #[serde(default)]
+    pub is_disconnected: bool,
+    /// Another server has taken the pool over: commands of its hosts fail here.
+    #[serde(default)]
+    pub is_taken_over: bool,
     /// Writes have failed because the drive had no space.
     #[serde(default)]
     pub lacks_space: bool,
@@ -164,6 +170,8 @@ impl PoolReport {
             scheduler: None,
             is_read_only: pool.is_read_only(),
             is_reopening: activity.is_reopening,
+            is_disconnected: false,
+            is_taken_over: false,
             lacks_space: activity.lacks_space,
             log_copies: pool.log_copies() as u32,
             zones_per_vzone: shape.zones_per_vzone,
@@ -185,6 +193,37 @@ impl PoolReport {
             reclaimed_groups: pool.reclaimed_groups(),
             namespaces: ids.into_iter().filter_map(|id| namespace(pool, id)).collect(),
         }
+    }
+
+    /// What keeps its hosts from reading or writing, and what to do.
+    pub fn problems(&self) -> impl Iterator<Item = &'static str> {
+        let one_copy = self.log_copies == 1 && !self.is_read_only && !self.lacks_space;
+        let is_reopening = self.is_reopening && !self.is_disconnected && !self.is_taken_over;
+        [
+            (
+                self.is_taken_over,
+                "taken over by another server: its hosts get errors here. Stop this server, and connect them to the other one",
+            ),
+            (
+                self.is_disconnected,
+                "the connection to the drive is lost: hosts wait. Start the server of the drive again; the pool reconnects",
+            ),
+            (
+                self.is_read_only && !self.lacks_space,
+                "read-only: both copies of the log on the drive have failed. Copy the data to another drive",
+            ),
+            (
+                one_copy,
+                "one of the two copies of the log on the drive has failed: if the other one fails, the pool is read-only",
+            ),
+            (
+                self.lacks_space,
+                "writes fail: the drive has no space. Free space on its file system; the pool is then opened again",
+            ),
+            (is_reopening, "being opened again: hosts wait"),
+        ]
+        .into_iter()
+        .filter_map(|(applies, text)| applies.then_some(text))
     }
 
     /// The namespace of this name.

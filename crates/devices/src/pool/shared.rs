@@ -15,6 +15,7 @@ use super::base::{PoolBase, PoolOpenOptions};
 use super::directory::PoolDirectory;
 use super::manage::Pending;
 use super::ownership::Ownership;
+use super::reconnect::Reconnect;
 use super::report::PoolReport;
 use crate::DriveError;
 
@@ -55,6 +56,8 @@ struct Flight {
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Phase {
     Open,
+    /// The connection to the drive is lost: commands wait until it is made again.
+    Lost,
     /// No namespace is in use: background operations of the pool complete.
     Quiescing,
     /// The drive is flushed; whether the command was submitted.
@@ -81,7 +84,8 @@ pub(super) struct OpenPool {
     /// The UUIDs of namespaces that are being deleted.
     pub(super) leaving: BTreeMap<NamespaceId, [u8; 16]>,
     pub(super) warnings: VecDeque<String>,
-    close_error: Option<String>,
+    pub(super) reconnect: Reconnect,
+    pub(super) close_error: Option<String>,
 }
 
 impl OpenPool {
@@ -100,6 +104,7 @@ impl OpenPool {
             pending: Pending::default(),
             leaving: BTreeMap::new(),
             warnings: VecDeque::new(),
+            reconnect: Reconnect::default(),
             close_error: None,
         };
         open.share_by_weights();
@@ -107,7 +112,7 @@ impl OpenPool {
     }
 
     /// Passes the weights of the namespaces to the scheduler.
-    fn share_by_weights(&mut self) {
+    pub(super) fn share_by_weights(&mut self) {
         let weights = self.pool().weights();
         self.device.drive_mut().set_weights(weights);
     }
@@ -125,6 +130,8 @@ impl OpenPool {
         let activity = self.device.activity().expect("the pool was mounted before it is used");
         PoolReport {
             scheduler: self.device.drive().scheduler().map(str::to_owned),
+            is_disconnected: self.phase == Phase::Lost,
+            is_taken_over: self.ownership.is_taken(),
             ..PoolReport::of(self.pool(), activity, self.drive_geometry(), self.directory.drive())
         }
     }
@@ -135,8 +142,9 @@ impl OpenPool {
         self.now
     }
 
+    /// Whether it takes commands, now or once its drive is connected again.
     pub(super) fn is_open(&self) -> bool {
-        self.phase == Phase::Open
+        matches!(self.phase, Phase::Open | Phase::Lost)
     }
 
     /// Whether a namespace is in use.
@@ -172,7 +180,7 @@ impl OpenPool {
 
     pub(super) fn submit(&mut self, now: Instant, user: UserId, command: Command) -> Result<(), QueueFull> {
         let is_taken = self.ownership.is_taken();
-        assert!(self.phase == Phase::Open || is_taken, "a pool that is being closed takes no commands");
+        assert!(self.is_open() || is_taken, "a pool that is being closed takes no commands");
         let now = self.advance(now);
         let own = self.user_mut(user);
         if own.outstanding >= NAMESPACE_COMMANDS_MAX {
@@ -216,11 +224,14 @@ impl OpenPool {
             if self.look_for_conflict(now) {
                 // Their users were answered.
                 ended = CompletionQueue::new();
-            } else {
-                self.keep_ownership(now);
             }
             while let Some(completion) = ended.pop() {
                 self.deliver(completion);
+            }
+            let is_owner = matches!(self.phase, Phase::Open | Phase::Quiescing);
+            if is_owner && !self.look_for_lost_connection(now) {
+                self.keep_ownership(now);
+                self.look_for_refusal(now);
             }
             while let Some(event) = self.device.poll_event() {
                 self.on_event(event);
@@ -229,6 +240,10 @@ impl OpenPool {
                 self.phase = Phase::Flushing(false);
             }
         }
+        if self.phase == Phase::Lost {
+            self.reconnect(now);
+        }
+        self.poll_former(now);
         self.end_ownership(now);
         // The pool has nothing to do any more: the drive is used directly.
         let drive = self.device.drive_mut().member_mut();
@@ -316,7 +331,13 @@ impl OpenPool {
 
     /// When to poll, unless the ring wakes the caller before.
     pub(super) fn next_timeout(&self) -> Option<Instant> {
+        let former = self.reconnect.former_timeout();
+        self.own_timeout().into_iter().chain(former).min()
+    }
+
+    fn own_timeout(&self) -> Option<Instant> {
         match self.phase {
+            Phase::Lost => self.reconnect.next_timeout(),
             Phase::Open | Phase::Quiescing => {
                 let confirm = self.ownership.next_timeout(self.device.drive().member());
                 self.device.next_timeout().into_iter().chain(confirm).min()
@@ -339,15 +360,22 @@ impl OpenPool {
 
     /// Begins to close the pool, of which no namespace is in use.
     pub(super) fn close(&mut self, now: Instant) {
-        if self.phase == Phase::Open {
-            self.phase = Phase::Quiescing;
-            self.poll(now);
+        match self.phase {
+            Phase::Open => {
+                self.phase = Phase::Quiescing;
+                self.poll(now);
+            }
+            Phase::Lost => {
+                self.abandon_drive();
+                self.poll(now);
+            }
+            _ => {}
         }
     }
 
     /// Whether a user that has closed its namespace can leave: the last one waits for the pool.
     pub(super) fn is_user_closed(&self, id: UserId) -> bool {
-        self.users[&id].is_closing && (self.phase == Phase::Open || self.is_closed())
+        self.users[&id].is_closing && (self.is_open() || self.is_closed())
     }
 
     pub(super) fn is_closed(&self) -> bool {

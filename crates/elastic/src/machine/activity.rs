@@ -41,7 +41,7 @@ impl Pool {
     pub fn activity(&self) -> Activity {
         Activity {
             is_reopening: self.is_paused,
-            lacks_space: self.lacks_space || self.log_lacks_space || self.no_space_until.is_some(),
+            lacks_space: self.lacks_space || self.no_space_until.is_some(),
             active_in_groups: self.zones.active_in_groups(),
             active_left: self.zones.obtainable(),
             doubtful_zones: self.zones.doubtful(),

@@ -4,10 +4,11 @@
 //! any more, and may be, is counted as one until the drive reports its state. A pool that lacked space, or
 //! whose log has failed, is opened again as after a crash, without its hosts noticing more than a pause.
 
-use zonda_zoned::{Geometry, NamespaceId, Operation, Origin, Outcome, ReportFilter, Status, ZoneAction};
+use zonda_zoned::{Geometry, NamespaceId, Operation, Origin, Outcome, ReportFilter, Status, ZoneAction, ZoneIndex};
 
 use super::{Op, Pool};
 use crate::limits::{COMMAND_TRIES_MAX, GROUP_WAIT_MAX};
+use crate::vzone::VZone;
 
 impl Pool {
     /// Whether a command that has failed so is sent again, and how often it will have been sent then.
@@ -115,6 +116,28 @@ impl Pool {
                 None => self.listed.add(id, own.clone()),
             }
         }
+    }
+
+    /// A v-zone with fewer blocks than an earlier pool of the same drive had acknowledged, or with an
+    /// earlier reset, if there is one. Where that pool was changing a v-zone, nothing is certain.
+    pub(crate) fn lacks(&self, before: &Pool) -> Option<(NamespaceId, ZoneIndex)> {
+        let listed = before.namespaces.iter().filter(|(_, own)| own.is_listed && !own.is_leaving);
+        for (id, own) in listed {
+            let namespace = NamespaceId(*id);
+            let Some(found) = self.namespaces.get(id) else { return Some((namespace, ZoneIndex(0))) };
+            for (zone, vzone) in (0..).map(ZoneIndex).zip(&own.vzones) {
+                let is_uncertain = vzone.busy.is_some() || vzone.is_offline || vzone.is_damaged;
+                let is_there = |found: &VZone| {
+                    found.generation >= vzone.generation
+                        && (found.generation > vzone.generation || found.written >= vzone.written)
+                };
+                let holds = found.vzones.get(zone.as_usize()).map_or(vzone.written == 0, is_there);
+                if !is_uncertain && !holds {
+                    return Some((namespace, zone));
+                }
+            }
+        }
+        None
     }
 
     /// V-zones wait for a group, and none will come: zones of the drive have failed, or stay active and

@@ -70,6 +70,13 @@ pub enum StartError {
         /// The last one that is known.
         known: u64,
     },
+    /// The drive that a pool was to continue on has fewer blocks than were acknowledged before.
+    Lacks {
+        /// A namespace that lacks blocks,
+        namespace: NamespaceId,
+        /// in this zone.
+        zone: ZoneIndex,
+    },
     /// Records of the log can be read in neither copy.
     LogDamaged(String),
     /// The drive failed.
@@ -91,6 +98,12 @@ impl fmt::Display for StartError {
             StartError::OldCopy { found, known } => {
                 write!(f, "the drive is an old copy: the pool was opened {known} times, and the drive knows of {found}")
             }
+            StartError::Lacks { namespace, zone } => write!(
+                f,
+                "zone {} of namespace {namespace} lacks blocks that were acknowledged: the drive has lost power, or is an \
+                 older copy",
+                zone.0
+            ),
             StartError::LogDamaged(what) => write!(f, "the pool's log is damaged: {what}"),
             StartError::Drive(status) => write!(f, "the drive failed while the pool was opened: {status}"),
         }

@@ -1,0 +1,219 @@
+//! A pool whose drive is of a server that stops and starts.
+
+use std::path::PathBuf;
+
+use tempfile::TempDir;
+use zonda_ring::Ring;
+use zonda_zoned::{
+    BlockBuffer, Blocks, Command, CommandId, Completion, CompletionQueue, Duration, Lba, NamespaceId, Operation,
+    Outcome, Payload, Status, ZonedDevice,
+};
+
+use super::{NamespaceSize, NewNamespace, NewPool, PoolDrive, PoolNamespace, PoolRequest};
+use crate::{Drive, Location, mock};
+
+const BLOCK_BYTES: usize = 512;
+const LONG: Duration = Duration::from_secs(90);
+const SHORT: Duration = Duration::from_secs(15);
+
+struct Bench {
+    tenant: Option<PoolNamespace>,
+    pool: Option<PoolDrive>,
+    drive: PathBuf,
+    ring: Ring,
+    next: u64,
+    log: String,
+    _above: TempDir,
+}
+
+impl Drop for Bench {
+    fn drop(&mut self) {
+        // Before the mock drive.
+        (self.tenant, self.pool) = (None, None);
+    }
+}
+
+impl Bench {
+    fn new() -> Bench {
+        mock::begin();
+        let above = TempDir::new().expect("there is space");
+        let drive = above.path().join("d");
+        mock::add(&drive, &mock::geometry(64));
+        mock::set_remote(&drive);
+        let ring = Ring::simulated().expect("there is an event loop");
+        let new = NewPool::on(Location::Image(drive.clone()));
+        let pool = PoolDrive::create(&above.path().join("pool"), &new, &ring).expect("the drive is suitable");
+        let size = NamespaceSize::Zones(4);
+        let tenant = NewNamespace { name: "tenant".to_owned(), size, max_active_zones: 2, weight: 1 };
+        pool.manage(&PoolRequest::Create(tenant), &ring).expect("the drive has room");
+        let tenant = pool.namespace("tenant").expect("it was created");
+        Bench { tenant: Some(tenant), pool: Some(pool), drive, ring, next: 0, log: String::new(), _above: above }
+    }
+
+    fn tenant(&mut self) -> &mut PoolNamespace {
+        self.tenant.as_mut().expect("it is open")
+    }
+
+    fn pool(&self) -> &PoolDrive {
+        self.pool.as_ref().expect("it is open")
+    }
+
+    fn submit(&mut self, operation: Operation) -> CommandId {
+        self.next += 1;
+        let (id, now) = (CommandId(self.next), self.ring.now());
+        self.tenant().submit(now, Command::new(id, NamespaceId::FIRST, operation)).expect("there is a queue slot");
+        id
+    }
+
+    /// The completions within this time.
+    fn wait(&mut self, time: Duration) -> Vec<Completion> {
+        let until = self.ring.now() + time;
+        let mut completions = CompletionQueue::new();
+        loop {
+            let now = self.ring.now();
+            self.tenant().poll(now, &mut completions);
+            while let Some(warning) = self.tenant().take_warning() {
+                self.log += &(warning + "\n");
+            }
+            let next = self.tenant().next_timeout();
+            if now >= until && next.is_none_or(|next| next > now) {
+                return std::iter::from_fn(|| completions.pop()).collect();
+            }
+            self.ring.run_once(Some(next.map_or(until, |next| next.min(until)).max(now))).expect("the loop works");
+        }
+    }
+
+    fn write(&mut self, lba: u64) -> CommandId {
+        let data = vec![lba as u8; 8 * BLOCK_BYTES].into();
+        let payload = Payload::Bytes(Box::new(BlockBuffer { data, metadata: vec![0; 8 * 64].into() }));
+        self.submit(Operation::Write { start: Lba(lba), blocks: Blocks(8), payload })
+    }
+
+    fn read(&mut self, lba: u64) -> CommandId {
+        self.submit(Operation::Read { start: Lba(lba), blocks: Blocks(8) })
+    }
+
+    /// Writes 8 blocks, which succeeds.
+    fn written(&mut self, lba: u64) {
+        self.write(lba);
+        let ended = self.wait(Duration::from_secs(1));
+        assert!(ended.len() == 1 && ended[0].status.is_success(), "block {lba}: {ended:?} {}", self.log);
+    }
+
+    fn expect(&mut self, lba: u64) {
+        self.read(lba);
+        let ended = self.wait(Duration::from_secs(1));
+        assert_eq!(ended.len(), 1, "block {lba}: {}", self.log);
+        expect_block(&ended[0], lba);
+    }
+
+    fn stop_server(&self) {
+        mock::disconnect(&self.drive);
+        mock::set_away(&self.drive, true);
+    }
+
+    fn start_server(&self) {
+        mock::set_away(&self.drive, false);
+    }
+}
+
+fn expect_block(completion: &Completion, lba: u64) {
+    let Outcome::Data(Payload::Bytes(buffer)) = &completion.outcome else {
+        panic!("block {lba}: {}", completion.status)
+    };
+    assert!(buffer.data.iter().all(|byte| *byte == lba as u8), "block {lba}");
+}
+
+#[test]
+fn commands_wait_while_the_server_of_the_drive_is_down_and_continue_when_it_is_back() {
+    let mut bench = Bench::new();
+    bench.written(0);
+    for round in 1..4 {
+        bench.stop_server();
+        assert_eq!(bench.wait(SHORT), [], "the loss is noticed while nothing happens");
+        let (read, write, flush) = (bench.read(0), bench.write(8 * round), bench.submit(Operation::Flush));
+        assert_eq!(bench.wait(LONG), [], "they wait: {}", bench.log);
+        assert!(bench.pool().report().is_disconnected);
+        bench.start_server();
+        let ended = bench.wait(SHORT);
+        assert_eq!(ended.len(), 3, "{}", bench.log);
+        assert!(ended.iter().all(|completion| completion.status.is_success()), "{ended:?}");
+        let of = |id: CommandId| ended.iter().find(|completion| completion.id == id).expect("it has ended");
+        expect_block(of(read), 0);
+        assert!(of(write).status.is_success() && of(flush).status.is_success());
+        assert!(!bench.pool().report().is_disconnected);
+        bench.expect(8 * round);
+    }
+    let lost = "the connection to the drive ../d of the pool is lost";
+    assert_eq!(bench.log.matches(lost).count(), 3, "{}", bench.log);
+    assert_eq!(bench.log.matches("the pool was opened again, and can be written").count(), 3, "{}", bench.log);
+}
+
+#[test]
+fn a_drive_that_lacks_acknowledged_blocks_of_a_tenant_is_not_used() {
+    let mut bench = Bench::new();
+    bench.written(0);
+    mock::copy(&bench.drive);
+    bench.written(8);
+    bench.stop_server();
+    bench.wait(SHORT);
+    mock::swap_with_copy(&bench.drive);
+    bench.start_server();
+    bench.read(0);
+    assert_eq!(bench.wait(LONG), [], "{}", bench.log);
+    let lacks = "zone 0 of namespace 1 lacks blocks that were acknowledged";
+    assert_eq!(bench.log.matches(lacks).count(), 1, "it is logged once: {}", bench.log);
+    mock::swap_with_copy(&bench.drive);
+    let ended = bench.wait(SHORT);
+    assert_eq!(ended.len(), 1, "{}", bench.log);
+    expect_block(&ended[0], 0);
+    bench.expect(8);
+    bench.written(16);
+}
+
+#[test]
+fn a_pool_that_another_owner_has_taken_meanwhile_is_not_taken_back() {
+    let mut bench = Bench::new();
+    bench.written(0);
+    bench.stop_server();
+    bench.wait(SHORT);
+    let write = bench.write(8);
+    mock::seize(&bench.drive);
+    bench.start_server();
+    let ended = bench.wait(SHORT);
+    assert_eq!((ended.len(), ended[0].id, ended[0].status), (1, write, Status::InternalError), "{}", bench.log);
+    assert!(bench.log.contains("has been taken over"), "{}", bench.log);
+    assert!(mock::holder(&bench.drive).is_some_and(|holder| holder.host.0 == [0xee; 16]), "it keeps the drive");
+}
+
+#[test]
+fn a_pool_closes_while_its_drive_is_disconnected_and_reports_it() {
+    let mut bench = Bench::new();
+    bench.written(0);
+    bench.stop_server();
+    bench.wait(SHORT);
+    let write = bench.write(8);
+    let now = bench.ring.now();
+    bench.tenant().close(now);
+    let ended = bench.wait(SHORT);
+    assert_eq!((ended.len(), ended[0].id, ended[0].status), (1, write, Status::NamespaceNotReady));
+    assert!(bench.tenant().is_closed(), "{}", bench.log);
+    let error = bench.tenant().close_error().expect("the drive could not flush");
+    assert!(error.contains("the connection to the drive ../d of the pool is lost"), "{error}");
+}
+
+#[test]
+fn no_namespace_is_changed_while_the_drive_is_disconnected() {
+    let mut bench = Bench::new();
+    bench.stop_server();
+    bench.wait(SHORT);
+    let delete = PoolRequest::Delete { name: "tenant".to_owned() };
+    let error = bench.pool().manage(&delete, &bench.ring).expect_err("nothing can be recorded");
+    assert!(error.to_string().contains("is lost"), "{error}");
+    bench.start_server();
+    bench.wait(SHORT);
+    let other =
+        NewNamespace { name: "other".to_owned(), size: NamespaceSize::Zones(1), max_active_zones: 1, weight: 1 };
+    bench.pool().manage(&PoolRequest::Create(other), &bench.ring).expect("it is connected again");
+    bench.written(0);
+}
