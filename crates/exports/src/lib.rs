@@ -34,6 +34,7 @@ mod memory;
 mod meter;
 mod metrics;
 mod nbd;
+mod pool_metrics;
 mod pools;
 mod process;
 mod reload;

@@ -12,6 +12,7 @@ use prometheus_client::registry::{Registry, Unit};
 use zonda_devices::{VolumeReport, VolumeState};
 
 use crate::LATENCY_BOUNDS_NS;
+use crate::pool_metrics::pools;
 use crate::snapshot::{CommandSnapshot, LifeSnapshot, NamespaceSnapshot, NbdRequestSnapshot, NbdSnapshot, Snapshot};
 
 /// The media type of [`metrics_text`].
@@ -76,6 +77,7 @@ impl Collector for SnapshotCollector {
         gauge(to, "sessions", "Controllers in use by hosts", None, sessions)?;
         namespaces(snapshot, to)?;
         volumes(snapshot, to)?;
+        pools(snapshot, to)?;
         commands(snapshot, to)?;
         snapshot.nbd.as_ref().map_or(Ok(()), |nbd| exports(nbd, to))
     }
@@ -301,7 +303,7 @@ fn buckets(command: &CommandSnapshot) -> Vec<(f64, u64)> {
     bounds.zip(command.latency_counts.iter().copied()).collect()
 }
 
-fn gauge<'a>(
+pub(crate) fn gauge<'a>(
     to: &mut DescriptorEncoder<'_>,
     name: &str,
     help: &str,
@@ -315,7 +317,7 @@ fn gauge<'a>(
     Ok(())
 }
 
-fn counter<'a>(
+pub(crate) fn counter<'a>(
     to: &mut DescriptorEncoder<'_>,
     name: &str,
     help: &str,

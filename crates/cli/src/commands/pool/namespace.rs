@@ -170,7 +170,11 @@ fn create(args: &CreateArgs) -> Result<(), Failure> {
     }
     let directory = args.directory.display();
     let next = if is_served {
-        format!("to export it: add pool = \"{directory}\", name = \"{}\" to zonda.toml, and run zonda reload", own.name)
+        format!(
+            "to export it: add pool = \"{directory}\", name = \"{}\" to zonda.toml, and run zonda reload; a server \
+             that was started with the directory of the pool has to be restarted",
+            own.name
+        )
     } else {
         format!("to serve the pool: zonda serve {directory}")
     };

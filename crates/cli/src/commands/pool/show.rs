@@ -16,8 +16,8 @@ pub(crate) fn pool(report: &PoolReport, directory: &Path, screen: Screen) -> Str
         report.drive,
         units::counted(report.namespaces.len() as u64, "namespace"),
     );
-    for warning in warnings(report) {
-        text += &(screen.styled("1;31", screen.paragraph(warning, 2).trim_end()) + "\n");
+    for problem in report.problems() {
+        text += &(screen.styled("1;31", screen.paragraph(problem, 2).trim_end()) + "\n");
     }
     let zone_bytes = report.zone_capacity_bytes / u64::from(report.zones_per_vzone.max(1));
     let free = report.usable_zones.saturating_sub(report.promised_zones);
@@ -44,25 +44,6 @@ pub(crate) fn pool(report: &PoolReport, directory: &Path, screen: Screen) -> Str
         return text;
     }
     text + "\n" + &namespaces(report, screen) + &notes(report)
-}
-
-/// What keeps the pool from accepting writes.
-fn warnings(report: &PoolReport) -> impl Iterator<Item = &'static str> {
-    let one_copy = report.log_copies == 1 && !report.is_read_only;
-    [
-        (
-            report.is_read_only,
-            "read-only: both copies of the log on the drive have failed. Copy the data to another drive",
-        ),
-        (
-            one_copy,
-            "one of the two copies of the log on the drive has failed: if the other one fails, the pool is read-only",
-        ),
-        (report.lacks_space, "writes fail: the drive has no space. Free space; the pool is then opened again"),
-        (report.is_reopening, "being opened again: hosts wait"),
-    ]
-    .into_iter()
-    .filter_map(|(applies, text)| applies.then_some(text))
 }
 
 /// Zones of the drive that cannot be used, or not yet.
@@ -159,15 +140,15 @@ mod tests {
         }
         let text = shown(&PoolReport { log_copies: 1, ..sound.clone() });
         assert!(text.contains("one of the two copies of the log on the drive has failed"), "{text}");
-        let text = shown(&PoolReport {
-            is_read_only: true,
-            log_copies: 0,
-            lacks_space: true,
-            is_reopening: true,
-            ..sound.clone()
-        });
+        let text = shown(&PoolReport { is_read_only: true, log_copies: 0, is_reopening: true, ..sound.clone() });
         assert!(text.contains("both copies of the log") && !text.contains("one of the two"), "{text}");
-        assert!(text.contains("the drive has no space") && text.contains("being opened again: hosts wait"), "{text}");
+        assert!(text.contains("being opened again: hosts wait"), "{text}");
+        let text = shown(&PoolReport { is_read_only: true, log_copies: 0, lacks_space: true, ..sound.clone() });
+        assert!(text.contains("the drive has no space") && !text.contains("Copy the data"), "{text}");
+        let text = shown(&PoolReport { is_disconnected: true, is_reopening: true, ..sound.clone() });
+        assert!(text.contains("the connection to the drive is lost") && !text.contains("opened again"), "{text}");
+        let text = shown(&PoolReport { is_taken_over: true, ..sound.clone() });
+        assert!(text.contains("taken over by another server"), "{text}");
         let text = shown(&PoolReport { zones_retired: 2, zones_set_aside: 1, zones_doubtful: 4, ..sound });
         assert!(
             text.contains("unusable   3 zones of the drive: 2 failed, 1 with other contents, or not readable\n"),

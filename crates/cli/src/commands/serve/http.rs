@@ -4,7 +4,7 @@ use std::io;
 use std::net::{SocketAddr, TcpListener};
 use std::path::PathBuf;
 use std::sync::mpsc::Sender;
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
 use axum::Router;
 use axum::extract::{RawQuery, State};
@@ -23,6 +23,10 @@ use super::guard::Names;
 
 /// Timeout of a snapshot of the server's status.
 const SNAPSHOT_TIMEOUT: Duration = Duration::from_secs(2);
+
+/// Programs such as `timeout` signal a process and its group: what follows within this time is the same
+/// signal.
+const SAME_SIGNAL_MAX: Duration = Duration::from_millis(300);
 
 /// The part of a query that requests zone maps.
 const ZONES: &str = "zones";
@@ -111,11 +115,17 @@ impl ControlPlane {
             handle.stop();
             // A second signal ends the wait; the drives are then recovered when they are next
             // opened.
-            Ok(tokio::select! {
-                _ = &mut stopped => Ended::Stopped,
-                _ = terminate.recv() => Ended::SecondSignal,
-                _ = interrupt.recv() => Ended::SecondSignal,
-            })
+            let first = Instant::now();
+            loop {
+                tokio::select! {
+                    _ = &mut stopped => return Ok(Ended::Stopped),
+                    _ = terminate.recv() => {}
+                    _ = interrupt.recv() => {}
+                }
+                if first.elapsed() >= SAME_SIGNAL_MAX {
+                    return Ok(Ended::SecondSignal);
+                }
+            }
         })
     }
 }

@@ -12,14 +12,15 @@ use super::{help, table};
 use crate::units;
 
 /// A smaller terminal shows only that it is too small.
-const SIZE_MIN: (u16, u16) = (60, 12);
+const SIZE_MIN: (u16, u16) = (80, 12);
 
 /// Draws a view on the whole buffer.
 pub(super) fn draw(view: &View, buffer: &mut Buffer) {
     let mut canvas = Canvas { buffer, has_colours: view.has_colours };
     let (width, height) = (canvas.width(), canvas.height());
     if width < SIZE_MIN.0 || height < SIZE_MIN.1 {
-        canvas.put(0, 0, &format!("{width}x{height} is too small: zonda top needs 80x24"), PLAIN);
+        let text = format!("{width}x{height} is too small: zonda top needs {}x{}", SIZE_MIN.0, SIZE_MIN.1);
+        canvas.put_wrapped(0, &text, PLAIN);
         return;
     }
     let footer = if view.is_interactive { 1 } else { 0 };
@@ -86,6 +87,9 @@ fn body(canvas: &mut Canvas<'_>, view: &View, frame: &Frame, end: u16) {
     };
     for text in details(row) {
         line = canvas.put_wrapped(line, &text, PLAIN);
+    }
+    for problem in frame.pool_of(row).into_iter().flat_map(|pool| pool.report.problems()) {
+        line = canvas.put_wrapped(line, problem, in_colour(Color::Red).patch(BOLD));
     }
     line += 1;
     let left = end.saturating_sub(line);
@@ -178,7 +182,8 @@ fn zones(
         1 => "a zone".to_owned(),
         zones => format!("{zones} zones"),
     };
-    canvas.put(0, top, &format!("{title}; each cell is {cell}"), BOLD);
+    // The end of a long title is cut off.
+    canvas.put(0, top, &format!("each cell is {cell}: {title}"), BOLD);
     map::draw(canvas, top + 1, lines.saturating_sub(1), map, owners);
 }
 

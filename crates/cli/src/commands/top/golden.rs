@@ -81,5 +81,5 @@ fn no_size_of_the_terminal_is_a_panic() {
     assert!(picture(&empty, 80, 24).contains("connecting"));
     empty.show(Frame::of(None, &Snapshot::default()));
     assert!(picture(&empty, 80, 24).contains("the server has no namespaces"));
-    assert_eq!(picture(&empty, 30, 10), "30x10 is too small: zonda top\n");
+    assert_eq!(picture(&empty, 30, 10), "30x10 is too small: zonda top\n  needs 80x12\n");
 }

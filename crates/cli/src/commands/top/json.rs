@@ -30,6 +30,8 @@ struct PoolLine<'f> {
     path: &'f str,
     drive: &'f str,
     is_read_only: bool,
+    /// What keeps its hosts from reading or writing.
+    problems: Vec<&'static str>,
     essential_zones: u32,
     spare_zones: u32,
     zones_in_groups: u32,
@@ -81,6 +83,7 @@ fn pool(pool: &PoolSnapshot) -> PoolLine<'_> {
         path: &pool.path,
         drive: &report.drive,
         is_read_only: report.is_read_only,
+        problems: report.problems().collect(),
         essential_zones: report.essential_zones,
         spare_zones: report.spare_zones,
         zones_in_groups: report.zones_in_groups,
