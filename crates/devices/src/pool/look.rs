@@ -37,8 +37,11 @@ impl PoolReport {
                     holder.map_or(error, |holder| reserved_by(&directory, holder))
                 })?;
                 let report = read_on(&directory, &mut device, &ring);
+                let is_refused = device.is_refused();
                 release(vec![device], &ring);
-                report
+                // It was taken over while it was read.
+                let holder = if is_refused { holder(&access, &ring) } else { None };
+                report.map_err(|error| holder.map_or(error, |holder| reserved_by(&directory, holder)))
             }
         }
     }
@@ -46,25 +49,28 @@ impl PoolReport {
 
 /// Reads what a mount reads from an image, whose commands complete at once.
 pub(super) fn read_image(directory: &PoolDirectory, image: &mut ImageSnapshot) -> Result<PoolReport, DriveError> {
-    read(directory, image, || (Instant::ZERO, Ok(())))
+    read(directory, image, |_| false, || (Instant::ZERO, Ok(())))
 }
 
-/// Reads what a mount reads from a drive on this ring.
+/// Reads what a mount reads from a drive on this ring. Fails if another host reserves the drive
+/// meanwhile.
 pub(super) fn read_on(
     directory: &PoolDirectory,
-    drive: &mut dyn ZonedDevice,
+    drive: &mut MemberDevice,
     ring: &Ring,
 ) -> Result<PoolReport, DriveError> {
-    read(directory, drive, || {
+    read(directory, drive, MemberDevice::is_refused, || {
         let ran = ring.run_once(Some(ring.now() + zonda_zoned::Duration(1_000_000)));
         (ring.now(), ran.map_err(|error| loop_failed(&error)))
     })
 }
 
-/// Reads what a mount reads. `wait` waits for the drive for a moment, and returns the time.
-fn read(
+/// Reads what a mount reads. `wait` waits for the drive for a moment, and returns the time. Commands
+/// that a drive has `refused` because another host has reserved it do not complete.
+fn read<D: ZonedDevice>(
     directory: &PoolDirectory,
-    drive: &mut dyn ZonedDevice,
+    drive: &mut D,
+    refused: impl Fn(&D) -> bool,
     mut wait: impl FnMut() -> (Instant, Result<(), DriveError>),
 ) -> Result<PoolReport, DriveError> {
     let geometry: Geometry = drive.geometry(NamespaceId::FIRST).clone();
@@ -81,6 +87,12 @@ fn read(
         drive.poll(now, &mut completions);
         while let Some(completion) = completions.pop() {
             start.on_completion(now, completion);
+        }
+        if refused(drive) {
+            return Err(DriveError::new(
+                format!("another host has reserved the drive {} while it was read", directory.drive()),
+                "see who has it, and try again: zonda pool show",
+            ));
         }
         match start.take_outcome() {
             // Its first commands would write: they are not sent.

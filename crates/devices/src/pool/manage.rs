@@ -300,7 +300,8 @@ mod tests {
     #[test]
     fn a_size_is_rounded_up_to_whole_zones() {
         let zones = |size| zones_of(size, 1000).map_err(|error| error.message);
-        assert_eq!(zones(NamespaceSize::Bytes(1)), Ok(1));
+        assert_eq!(zones(NamespaceSize::Bytes(SIZE_MIN_BYTES)), Ok(1));
+        assert_eq!(zones(NamespaceSize::Bytes(4)), Err("a size of 4 B is less than 512 B".to_owned()));
         assert_eq!(zones(NamespaceSize::Bytes(1000)), Ok(1));
         assert_eq!(zones(NamespaceSize::Bytes(1001)), Ok(2));
         assert_eq!(zones(NamespaceSize::Zones(7)), Ok(7));

@@ -140,8 +140,8 @@ impl Drive for PoolNamespace {
         Some(self.reservations.clone())
     }
 
-    fn save_reservations(&mut self, _now: Instant, bytes: Bytes) {
-        let is_saved = self.open_mut().store_reservations(&self.uuid, &bytes);
+    fn save_reservations(&mut self, now: Instant, bytes: Bytes) {
+        let is_saved = self.open_mut().store_reservations(now, &self.uuid, &bytes);
         self.saved = Some(is_saved);
         if is_saved {
             self.reservations = bytes;

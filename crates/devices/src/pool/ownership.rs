@@ -54,6 +54,11 @@ impl Ownership {
         }
     }
 
+    /// Whether the drive is known to be reserved for this pool.
+    pub(super) fn is_confirmed(&self, drive: &MemberDevice, now: Instant) -> bool {
+        self.known(drive, now) == Known::Own
+    }
+
     /// Whether a command may be submitted now, and none waits.
     pub(super) fn holds(&self, drive: &MemberDevice, now: Instant) -> bool {
         self.held.is_empty() && self.known(drive, now) == Known::Own

@@ -3,13 +3,16 @@
 use std::path::PathBuf;
 
 use tempfile::TempDir;
-use zonda_ring::Ring;
+use zonda_ring::{Bytes, Ring};
 use zonda_zoned::{
     BlockBuffer, Blocks, Command, CommandId, Completion, CompletionQueue, Duration, Lba, NamespaceId, Operation,
     Outcome, Payload, Status, ZonedDevice,
 };
 
+use super::directory::PoolDirectory;
+use super::look::read_on;
 use super::{NamespaceSize, NewNamespace, NewPool, PoolDrive, PoolNamespace, PoolRequest};
+use crate::volume::member_device::MemberDevice;
 use crate::{Drive, Location, mock};
 
 const BLOCK_BYTES: usize = 512;
@@ -216,4 +219,39 @@ fn no_namespace_is_changed_while_the_drive_is_disconnected() {
         NewNamespace { name: "other".to_owned(), size: NamespaceSize::Zones(1), max_active_zones: 1, weight: 1 };
     bench.pool().manage(&PoolRequest::Create(other), &bench.ring).expect("it is connected again");
     bench.written(0);
+}
+
+#[test]
+fn no_reservation_of_a_host_is_acknowledged_while_another_server_may_have_the_pool() {
+    let mut bench = Bench::new();
+    let save = |bench: &mut Bench| {
+        let now = bench.ring.now();
+        bench.tenant().save_reservations(now, Bytes::from_static(b"reservations"));
+        bench.tenant().take_reservations_saved()
+    };
+    bench.wait(SHORT);
+    assert_eq!(save(&mut bench), Some(true));
+    bench.stop_server();
+    bench.wait(SHORT);
+    assert_eq!(save(&mut bench), Some(false), "the drive is not connected");
+    bench.start_server();
+    bench.wait(SHORT);
+    assert_eq!(save(&mut bench), Some(true), "{}", bench.log);
+    mock::seize(&bench.drive);
+    bench.wait(SHORT);
+    assert_eq!(save(&mut bench), Some(false), "the drive is taken");
+}
+
+/// Commands that the drive refuses do not complete, so a wait for them would have no end.
+#[test]
+fn reading_a_pool_ends_when_another_host_reserves_the_drive_meanwhile() {
+    let mut bench = Bench::new();
+    let path = bench.pool().path();
+    (bench.tenant, bench.pool) = (None, None);
+    let directory = PoolDirectory::open(&path).expect("no program uses it");
+    let access = directory.access().expect("the path is valid");
+    let mut device = MemberDevice::open(&access, &bench.ring).expect("it can be reserved");
+    mock::seize(&bench.drive);
+    let error = read_on(&directory, &mut device, &bench.ring).expect_err("it is not ours any more");
+    assert!(error.to_string().contains("another host has reserved the drive"), "{error}");
 }

@@ -9,6 +9,7 @@ use std::io;
 
 use zonda_nvme::reservation::SAVED_RESERVATIONS_BYTES_MAX;
 use zonda_ring::Bytes;
+use zonda_zoned::Instant;
 
 use super::POOL_FILE;
 use super::directory::PoolDirectory;
@@ -45,10 +46,13 @@ impl OpenPool {
 
     /// Saves these bytes in place of those saved before; empty: removes them. When this returns, they
     /// are durable or saving has failed. Returns whether they are.
-    pub(super) fn store_reservations(&mut self, uuid: &[u8; 16], bytes: &[u8]) -> bool {
+    pub(super) fn store_reservations(&mut self, now: Instant, uuid: &[u8; 16], bytes: &[u8]) -> bool {
         assert!(bytes.len() <= SAVED_RESERVATIONS_BYTES_MAX, "{} bytes of reservations", bytes.len());
         let saved = if self.ownership.is_taken() {
             Err(io::Error::other("another server has taken over the pool"))
+        } else if !self.ownership.is_confirmed(self.device.drive().member(), now) {
+            // After a pause or without a connection another server may have the pool.
+            Err(io::Error::other("the drive has not confirmed yet that it is reserved for this server"))
         } else {
             write(&mut self.directory, uuid, bytes)
         };
@@ -62,7 +66,8 @@ impl OpenPool {
     /// killed before, a file remains that no namespace has any more.
     pub(super) fn forget_reservations(&mut self, uuid: &[u8; 16]) {
         if self.directory.keeps_reservations(&random::uuid_text(uuid)) {
-            self.store_reservations(uuid, b"");
+            let now = self.advance(Instant::ZERO);
+            self.store_reservations(now, uuid, b"");
         }
     }
 }

@@ -49,8 +49,12 @@ impl PoolDrive {
         let mut device = take(&mut directory, options, ring)?;
         let claimed = device.drive.claimed().expect("a drive that cannot be reserved is refused");
         let had = directory.owner().is_some_and(|owner| owner.had(&claimed));
-        if let Err(error) = read_on(&directory, &mut device, ring) {
-            return Err(undo(&mut directory, device, claimed, stayed_reserved, error, ring));
+        while let Err(error) = read_on(&directory, &mut device, ring) {
+            if !device.is_refused() {
+                return Err(undo(&mut directory, device, claimed, stayed_reserved, error, ring));
+            }
+            // If another takeover has preempted this one, its reservation stays.
+            device = still_own(&mut directory, device, ring)?;
         }
         poll_until(&mut device, ring.now() + LEASE, ring, |_| false)?;
         let device = still_own(&mut directory, device, ring)?;
