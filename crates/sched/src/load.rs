@@ -1,6 +1,19 @@
-//! [`TenantLoad`]: what a scheduler grants a tenant at a moment.
+//! What is in progress in a scheduler: [`TenantLoad`] by tenants, [`GroupLoad`] by conflict groups.
 
 use zonda_zoned::TenantId;
+
+use crate::ConflictGroup;
+
+/// The requests of a conflict group at a moment.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct GroupLoad {
+    /// The group; absent for requests whose group is unknown.
+    pub group: Option<ConflictGroup>,
+    /// Requests that wait.
+    pub waiting: u32,
+    /// Requests that were released and have not completed.
+    pub in_flight: u32,
+}
 
 /// Streams of a tenant with requests in progress, and what the scheduler grants them together. The
 /// figures of idle streams are left out: they show the past.
