@@ -34,7 +34,7 @@ pub use deadline::{MqDeadline, MqDeadlineConfig};
 pub use ezns::{Ezns, EznsConfig};
 pub use fifo::Fifo;
 pub use interference::{Interference, InterferenceConfig, Within};
-pub use load::{GroupLoad, TenantLoad};
+pub use load::{GroupLoad, TableReport, TenantLoad};
 pub use policy::Policy;
 pub use request::{ConflictGroup, Request, RequestKind};
 pub use scheduled::{Scheduled, ScheduledCounters};
@@ -68,6 +68,16 @@ pub mod limits {
     pub const EZNS_IDLE_STREAMS_MAX: usize = 1024;
     /// Releases of [`crate::Interference`] before the oldest waiting request is the next one.
     pub const INTERFERENCE_OVERTAKES_MAX: u32 = 1024;
+    /// Reads that [`crate::Interference`] samples before it judges its table, and after which old ones
+    /// fade.
+    pub const INTERFERENCE_SAMPLES_MIN: u32 = 512;
+    /// See [`INTERFERENCE_SAMPLES_MIN`].
+    pub const INTERFERENCE_SAMPLES_MAX: u32 = 8192;
+    /// The longest trial, in releases: they follow the order of arrival, so that groups have different
+    /// numbers of requests in flight.
+    pub const INTERFERENCE_TRIAL_MAX: u64 = 4096;
+    /// Releases from the beginning of a trial to the next.
+    pub const INTERFERENCE_TRIAL_PERIOD: u64 = 128 << 10;
     /// What an owner of weight 1 releases in its turn in a group.
     pub const INTERFERENCE_QUANTUM_BYTES: u64 = 128 << 10;
     /// A larger request counts as one of this size in the turns of a group.
@@ -75,5 +85,6 @@ pub mod limits {
     /// The greatest weight of a tenant in [`crate::Interference`].
     pub const INTERFERENCE_WEIGHT_MAX: u32 = 1000;
 
+    const _: () = assert!(INTERFERENCE_TRIAL_PERIOD > INTERFERENCE_TRIAL_MAX, "a trial ends before the next");
     const _: () = assert!(IN_FLIGHT_MAX <= WAITING_MAX, "what is refused by the device below has a place to wait");
 }

@@ -3,7 +3,7 @@
 use zonda_zoned::{Duration, Instant, Key, TenantId};
 
 use crate::order::Waiting;
-use crate::{ConflictGroup, GroupLoad, Request, TenantLoad};
+use crate::{ConflictGroup, GroupLoad, Request, TableReport, TenantLoad};
 
 /// The number of a request; it is reused once the request has ended.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
@@ -85,6 +85,11 @@ pub trait Scheduler {
     /// without groups. For reports: the time is proportional to the groups.
     fn group_loads(&self) -> Vec<GroupLoad> {
         Vec::new()
+    }
+
+    /// What it has found about its table of conflict groups; `None` for a policy without.
+    fn table(&self) -> Option<TableReport> {
+        None
     }
 
     /// Checks that its queues agree.

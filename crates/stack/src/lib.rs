@@ -69,7 +69,9 @@ pub use layer::{
     WithinSpec, ZonesSpec,
 };
 pub use node::{Factory, Node, VolumeNode};
-pub use result::{DriveSummary, ExperimentResult, LayerResult, OperationCount, StateCount, VolumeSummary, ZoneRange};
+pub use result::{
+    DriveSummary, ExperimentResult, LayerResult, OperationCount, StateCount, TableResult, VolumeSummary, ZoneRange,
+};
 pub use volume::{GroupSpec, LevelSpec, MemberSpec, SegmentWord, VictimSpec, VolumeSpec};
 pub use zonda_ssd::description::{ErrorSource, FoundProfile, PayloadSpec, Profiles, SpecError as StackError};
 

@@ -18,6 +18,8 @@ pub(super) struct Entries {
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Entry {
     pub(super) lane: LaneIndex,
+    /// The first zone.
+    pub(super) zone: u32,
     pub(super) owner: Owner,
     pub(super) class: Class,
     pub(super) is_read: bool,
@@ -41,6 +43,7 @@ impl Entry {
     pub(super) fn of(request: &Request, lane: LaneIndex) -> Entry {
         Entry {
             lane,
+            zone: request.zones.start,
             owner: Owner { tenant: request.origin.tenant, namespace: request.namespace },
             class: request.origin.class,
             is_read: request.kind == RequestKind::Read,

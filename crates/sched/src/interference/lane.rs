@@ -47,6 +47,24 @@ impl Lane {
         }
     }
 
+    /// Adds a request that has waited elsewhere, to a group whose tenants take turns.
+    pub(super) fn push_fair(&mut self, entries: &mut Entries, id: RequestId, weight: u32) {
+        self.waiting += 1;
+        self.reads += u32::from(entries.get(id).is_read);
+        match &mut self.order {
+            Order::Fair(fair) => fair.push(entries, id, false, weight),
+            Order::Ezns(_) => unreachable!("requests leave such a group when they are released"),
+        }
+    }
+
+    /// Forgets what waits in a group whose tenants take turns.
+    pub(super) fn clear(&mut self) {
+        if let Order::Fair(fair) = &mut self.order {
+            *fair = Fair::default();
+            (self.waiting, self.reads) = (0, 0);
+        }
+    }
+
     /// Adds the request that was just removed again.
     pub(super) fn put_back(&mut self, entries: &mut Entries, id: RequestId, request: &Request, weight: u32) {
         self.waiting += 1;

@@ -33,9 +33,8 @@ fn geometry() -> Geometry {
 
 /// Zone z belongs to group z modulo 4; the last 16 zones to none that is known.
 fn config() -> InterferenceConfig {
-    InterferenceConfig::new(ZoneGroups::new(
-        (0..64).map(|zone| (zone < 48).then_some(ConflictGroup(zone % GROUPS))),
-    ))
+    let groups = (0..64).map(|zone| (zone < 48).then_some(ConflictGroup(zone % GROUPS)));
+    InterferenceConfig { learns: false, ..InterferenceConfig::new(ZoneGroups::new(groups)) }
 }
 
 type Device = Scheduled<Delay<Null>>;
@@ -87,6 +86,9 @@ fn all_releases<D: ZonedDevice>(device: &mut Scheduled<D>) -> Vec<u64> {
     released(device)
 }
 
+/// A drive whose zones share hardware in its own way.
+mod hidden;
+
 #[test]
 fn the_group_with_the_fewest_outstanding_requests_is_served_first() {
     let mut device = device(config(), 6);
@@ -106,7 +108,8 @@ fn the_group_with_the_fewest_outstanding_requests_is_served_first() {
 fn the_scheduler_reports_the_requests_of_each_group() {
     let mut device = device(config(), 3);
     submit(&mut device, [read(0, 0, 1), read(1, 5, 1), read(2, 4, 1), read(3, 8, 1), read(4, 63, 1)]);
-    let load = |group: Option<u32>, waiting, in_flight| GroupLoad { group: group.map(ConflictGroup), waiting, in_flight };
+    let load =
+        |group: Option<u32>, waiting, in_flight| GroupLoad { group: group.map(ConflictGroup), waiting, in_flight };
     assert_eq!(device.group_loads(), [load(Some(0), 1, 2), load(Some(1), 0, 1), load(None, 1, 0)]);
 }
 

@@ -8,8 +8,8 @@ pub use spec::{
     ZonesSpec,
 };
 
-use zonda_layers::{Delay, DelayRule, Fault, FaultRule, Slice, SliceConfig, SliceError, Trace};
 use std::sync::Arc;
+use zonda_layers::{Delay, DelayRule, Fault, FaultRule, Slice, SliceConfig, SliceError, Trace};
 
 use zonda_sched::{InterferenceConfig, Policy, Scheduled, ZoneGroups};
 use zonda_zoned::{Duration, Geometry, Prng, ZonedDevice};
