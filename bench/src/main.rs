@@ -1,7 +1,7 @@
 //! Benchmarks of zonda, with baselines measured in the same run.
 //!
 //! `model`: requests simulated by the SSD model. `allocation`: the time of a zone allocation.
-//! `elastic`: what a pool adds to a command; `pool-mount`: the time to mount a pool after a crash.
+//! `sched`: what a scheduler adds to a command. `elastic`: what a pool adds to a command; `pool-mount`: the time to mount a pool after a crash.
 //! `erasure`: encoding parity and recovering lost chunks. `raid`: a redundant volume; `mount`: the
 //! time to mount a volume after a crash; `open`: the time to open an image after a crash. `serve`:
 //! a drive over NVMe/TCP on loopback. All of them without an argument; `--json` for scripts.
@@ -18,10 +18,12 @@ mod opening;
 mod pool_mount;
 mod raid;
 mod reference;
+mod sched;
 mod serve;
 
 /// The benchmarks.
-const NAMES: [&str; 9] = ["model", "allocation", "elastic", "pool-mount", "erasure", "raid", "mount", "open", "serve"];
+const NAMES: [&str; 10] =
+    ["model", "allocation", "sched", "elastic", "pool-mount", "erasure", "raid", "mount", "open", "serve"];
 
 /// The allocator of the `zonda` program.
 #[global_allocator]
@@ -47,6 +49,9 @@ fn main() {
     }
     if wants("allocation") {
         allocation::run_all(as_json);
+    }
+    if wants("sched") {
+        sched::run_all(as_json);
     }
     if wants("elastic") {
         elastic::run_all(as_json);

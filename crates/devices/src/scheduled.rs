@@ -1,6 +1,6 @@
 //! [`ScheduledDrive`]: a drive whose commands wait for an I/O scheduler.
 
-use zonda_sched::{Policy, Scheduled, TenantLoad};
+use zonda_sched::{GroupLoad, Policy, Scheduled, TableReport, TenantLoad};
 use zonda_zoned::{Blocks, Command, CompletionQueue, Geometry, Instant, Namespaces, QueueFull, ZoneState, ZonedDevice};
 
 use crate::drive::as_the_drive_below;
@@ -17,6 +17,10 @@ pub struct SchedulerFacts {
     pub in_flight: u64,
     /// The tenants with requests in progress; none for a scheduler that does not distinguish them.
     pub loads: Vec<TenantLoad>,
+    /// The conflict groups with requests in progress; none for a scheduler without groups.
+    pub groups: Vec<GroupLoad>,
+    /// What the scheduler has found about its table of conflict groups; `None` for one without.
+    pub table: Option<TableReport>,
 }
 
 impl SchedulerFacts {
@@ -26,6 +30,8 @@ impl SchedulerFacts {
             waiting: device.waiting() as u64,
             in_flight: device.in_flight() as u64,
             loads: device.loads(),
+            groups: device.group_loads(),
+            table: device.table(),
         }
     }
 }

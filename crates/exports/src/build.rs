@@ -11,8 +11,9 @@ use zonda_devices::{
 use zonda_image::{Image, ImageFile, RecoveryReport};
 use zonda_nvme::identify::NamespaceIdentity;
 use zonda_nvme::tcp::Digests;
+use zonda_profiler::DriveIdentity;
 use zonda_ring::{Bytes, Ring};
-use zonda_sched::{EznsConfig, MqDeadlineConfig, Policy};
+use zonda_sched::{EznsConfig, InterferenceConfig, MqDeadlineConfig, Policy, ZoneGroups};
 use zonda_ssd::allocation::ElementTracker;
 use zonda_target::{
     HostAccess, HostEntry, NamespaceConfig, NamespaceOptions, Portal, SubsystemConfig, Target, TargetConfig,
@@ -26,6 +27,7 @@ use crate::config::{
 };
 use crate::drives::Drives;
 use crate::events;
+use crate::groups;
 use crate::memory::Memory;
 use crate::nbd::Candidate;
 use crate::reload::pool_source;
@@ -139,7 +141,7 @@ pub(crate) fn open_namespace(
     let backing = match namespace.source {
         // It is before the drive of the pool.
         Source::Pool { .. } => opened.backing,
-        _ => scheduled(opened.backing, namespace.scheduler),
+        _ => scheduled(opened.backing, namespace, &opened.uuid)?,
     };
     let device = drives.add(Served::new(backing, opened.source, timing));
     Ok(OpenedNamespace {
@@ -356,7 +358,7 @@ fn open(
             })
         }
         Source::Pool { path, name } => {
-            let options = PoolOpenOptions { scheduler: policy(namespace.scheduler), is_paced };
+            let options = PoolOpenOptions { scheduler: policy(namespace, None)?, is_paced };
             let pool = open_pool(path, &options, ring, drives)?;
             let read_only = if namespace.read_only { "read-only, " } else { "" };
             let namespace = match pool.namespace(name) {
@@ -434,21 +436,28 @@ fn open_pool(
     Ok(pool)
 }
 
-fn policy(scheduler: SchedulerSpec) -> Policy {
-    match scheduler {
-        SchedulerSpec::None => Policy::None,
-        SchedulerSpec::MqDeadline => Policy::MqDeadline(MqDeadlineConfig::default()),
-        SchedulerSpec::Ezns => Policy::Ezns(EznsConfig::default()),
-    }
+/// The scheduler of a namespace; `drive` is what its conflict groups must be of, where it is known.
+fn policy(namespace: &NamespacePlan, drive: Option<&DriveIdentity>) -> Result<Policy, ServeError> {
+    Ok(match (namespace.scheduler, &namespace.groups) {
+        (SchedulerSpec::None, _) => Policy::None,
+        (SchedulerSpec::MqDeadline, _) => Policy::MqDeadline(MqDeadlineConfig::default()),
+        (SchedulerSpec::Ezns, _) => Policy::Ezns(EznsConfig::default()),
+        (SchedulerSpec::Interference, Some(path)) => {
+            Policy::Interference(InterferenceConfig::new(groups::read(path, drive)?))
+        }
+        (SchedulerSpec::Interference, None) => Policy::Interference(InterferenceConfig::new(ZoneGroups::default())),
+    })
 }
 
-fn scheduled(backing: Backing, scheduler: SchedulerSpec) -> Backing {
-    let policy = policy(scheduler);
-    match backing {
+fn scheduled(backing: Backing, namespace: &NamespacePlan, uuid: &[u8; 16]) -> Result<Backing, ServeError> {
+    let drive = backing.drive();
+    let geometry = drive.whole_geometry().unwrap_or_else(|| drive.geometry(NamespaceId::FIRST));
+    let policy = policy(namespace, Some(&DriveIdentity::new(random::uuid_text(uuid), geometry)))?;
+    Ok(match backing {
         _ if policy == Policy::None => backing,
         Backing::Drive(drive) => Backing::Drive(Box::new(ScheduledDrive::new(drive, &policy))),
         Backing::Volume(_) => unreachable!("the configuration refuses it"),
-    }
+    })
 }
 
 /// Refuses to serve so many zones of an image if it has fewer, or data in others.

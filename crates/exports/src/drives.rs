@@ -199,6 +199,7 @@ impl Drives {
             while let Some(warning) = served.drive_mut().take_warning() {
                 events::warning(&served.source, &warning);
             }
+            served.log_table_change();
             let health = DeviceHealth { degraded: served.drive().media_errors() > 0, ..DeviceHealth::default() };
             target.set_health(now, DeviceKey(index as u32), health);
         }

@@ -6,6 +6,7 @@ use zonda_devices::{DriveError, Notice, PoolRequest, VolumeRequest};
 use zonda_image::RecoveryReport;
 use zonda_nbd::CloseReason;
 use zonda_nvme::Nqn;
+use zonda_sched::TableReport;
 use zonda_target::{CloseReason as TargetCloseReason, Event};
 use zonda_zoned::{Geometry, Instant, NamespaceId};
 
@@ -110,6 +111,19 @@ pub(crate) fn copies_repaired(image: &Path, report: &RecoveryReport) {
     // After an unclean shutdown, one copy may be incomplete without damage.
     if report.checkpoint_repaired && report.clean {
         tracing::warn!("{}: one of two copies of the checkpoint was damaged and is repaired", image.display());
+    }
+}
+
+/// A scheduler has stopped to use its table of conflict groups, or uses it again.
+pub(crate) fn table_changed(source: &str, table: &TableReport) {
+    let groups = table.groups;
+    if table.is_used {
+        tracing::info!("{source}: latencies of reads confirm the {groups} conflict groups: they are used again");
+    } else {
+        tracing::warn!(
+            "{source}: latencies of reads contradict the {groups} conflict groups: commands are submitted in the order of \
+             arrival; measure the drive again with zonda probe --groups-only"
+        );
     }
 }
 

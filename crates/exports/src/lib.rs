@@ -29,6 +29,7 @@ mod config;
 mod control;
 mod drives;
 mod events;
+mod groups;
 mod log_limit;
 mod memory;
 mod meter;

@@ -181,13 +181,15 @@ fn is_same(one: &NamespacePlan, other: &NamespacePlan) -> bool {
         (Source::Memory(one), Source::Memory(other)) => one.profile_text() == other.profile_text(),
         (one, other) => one.is_same_place(other),
     };
-    is_same_source && one.timing == other.timing && one.scheduler == other.scheduler && one.read_only == other.read_only
+    let is_same_order = (one.scheduler, &one.groups) == (other.scheduler, &other.groups);
+    is_same_source && one.timing == other.timing && is_same_order && one.read_only == other.read_only
 }
 
 /// Whether both are a namespace of a pool, which is open with another scheduler or timing.
 fn is_other_use_of_pool(served: &NamespacePlan, namespace: &NamespacePlan) -> bool {
     let of_pool = matches!(served.source, Source::Pool { .. }) && served.source.is_same_place(&namespace.source);
-    of_pool && (served.timing, served.scheduler) != (namespace.timing, namespace.scheduler)
+    let use_of = |of: &NamespacePlan| (of.timing, of.scheduler, of.groups.clone());
+    of_pool && use_of(served) != use_of(namespace)
 }
 
 /// Whether a namespace that serves so many zones may serve so many others. One that serves all of

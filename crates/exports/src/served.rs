@@ -56,6 +56,8 @@ pub(crate) struct Served {
     held: VecDeque<Waiting>,
     /// What may be submitted in this iteration of the loop, as [`cost_of`] counts it.
     pub(crate) allowance: u64,
+    /// How often the scheduler had changed its mind about its conflict groups at the last look.
+    table_changes: u64,
     /// Commands that fail: the drive is closing, or their connection was closed.
     pub(crate) refused: Vec<(Submitter, CommandId)>,
     /// The drive is saving reservations.
@@ -124,6 +126,15 @@ impl Pace {
 }
 
 impl Served {
+    /// Logs a change of the scheduler's mind about its conflict groups.
+    pub(crate) fn log_table_change(&mut self) {
+        let Some(table) = self.drive().scheduler().and_then(|facts| facts.table) else { return };
+        let changes = table.rejected + table.restored;
+        if std::mem::replace(&mut self.table_changes, changes) != changes {
+            events::table_changed(&self.source, &table);
+        }
+    }
+
     pub(crate) fn new(backing: Backing, source: String, timing: &'static str) -> Served {
         let drive = backing.drive();
         let namespace = NamespaceId::FIRST;
@@ -136,6 +147,7 @@ impl Served {
             waiting: FairQueue::default(),
             next: None,
             held: VecDeque::new(),
+            table_changes: 0,
             allowance: ITERATION_COST_MAX,
             refused: Vec::new(),
             is_saving: false,

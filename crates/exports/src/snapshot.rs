@@ -5,7 +5,9 @@ use zonda_devices::{LifeCounters, VolumeReport};
 use zonda_ssd::allocation::AllocationFacts;
 
 pub use crate::nbd::snapshot::{NbdExportSnapshot, NbdRequestSnapshot, NbdSnapshot};
-pub use crate::tenants::{GrantsSnapshot, PoolPartSnapshot, PoolSnapshot, SchedulerSnapshot};
+pub use crate::tenants::{
+    GrantsSnapshot, GroupSnapshot, PoolPartSnapshot, PoolSnapshot, SchedulerSnapshot, TableSnapshot,
+};
 pub use crate::zone_map::{CellState, ZONE_MAP_CELLS_MAX, ZoneMapSnapshot};
 
 /// A server at one moment.

@@ -2,7 +2,8 @@
 //!
 //! [`Scheduled`] is a device around another one. Commands wait in it, and a [`Scheduler`] chooses
 //! among those that may be submitted: [`Fifo`] the one that came first, [`MqDeadline`] as the Linux
-//! scheduler of that name, [`Ezns`] as the scheduler of eZNS. A command takes effect when it is *released* to the device below
+//! scheduler of that name, [`Ezns`] as the scheduler of eZNS, [`Interference`] one whose flash
+//! hardware has the fewest requests. A command takes effect when it is *released* to the device below
 //! ([decision 24](../../../docs/decisions/0024-effect-at-release.md)), so the order of effects is
 //! that of releases. What may not be exchanged keeps its order whatever the scheduler chooses: see
 //! [`Request::must_wait_for`].
@@ -18,6 +19,7 @@ mod deadline;
 mod direction;
 mod ezns;
 mod fifo;
+mod interference;
 mod load;
 mod order;
 mod policy;
@@ -26,15 +28,18 @@ mod scheduled;
 mod scheduler;
 #[cfg(test)]
 mod tests;
+mod zone_groups;
 
 pub use deadline::{MqDeadline, MqDeadlineConfig};
 pub use ezns::{Ezns, EznsConfig};
 pub use fifo::Fifo;
-pub use load::TenantLoad;
+pub use interference::{Interference, InterferenceConfig, Within};
+pub use load::{GroupLoad, TableReport, TenantLoad};
 pub use policy::Policy;
 pub use request::{ConflictGroup, Request, RequestKind};
 pub use scheduled::{Scheduled, ScheduledCounters};
 pub use scheduler::{Accepts, Outcome, RequestId, Scheduler};
+pub use zone_groups::ZoneGroups;
 
 /// Named limits.
 pub mod limits {
@@ -61,6 +66,25 @@ pub mod limits {
     pub const EZNS_WEIGHT_MAX: u32 = 1000;
     /// Streams that are kept although none of their requests is in progress.
     pub const EZNS_IDLE_STREAMS_MAX: usize = 1024;
+    /// Releases of [`crate::Interference`] before the oldest waiting request is the next one.
+    pub const INTERFERENCE_OVERTAKES_MAX: u32 = 1024;
+    /// Reads that [`crate::Interference`] samples before it judges its table, and after which old ones
+    /// fade.
+    pub const INTERFERENCE_SAMPLES_MIN: u32 = 512;
+    /// See [`INTERFERENCE_SAMPLES_MIN`].
+    pub const INTERFERENCE_SAMPLES_MAX: u32 = 8192;
+    /// The longest trial, in releases: they follow the order of arrival, so that groups have different
+    /// numbers of requests in flight.
+    pub const INTERFERENCE_TRIAL_MAX: u64 = 4096;
+    /// Releases from the beginning of a trial to the next.
+    pub const INTERFERENCE_TRIAL_PERIOD: u64 = 128 << 10;
+    /// What an owner of weight 1 releases in its turn in a group.
+    pub const INTERFERENCE_QUANTUM_BYTES: u64 = 128 << 10;
+    /// A larger request counts as one of this size in the turns of a group.
+    pub const INTERFERENCE_REQUEST_BYTES_MAX: u64 = 16 << 20;
+    /// The greatest weight of a tenant in [`crate::Interference`].
+    pub const INTERFERENCE_WEIGHT_MAX: u32 = 1000;
 
+    const _: () = assert!(INTERFERENCE_TRIAL_PERIOD > INTERFERENCE_TRIAL_MAX, "a trial ends before the next");
     const _: () = assert!(IN_FLIGHT_MAX <= WAITING_MAX, "what is refused by the device below has a place to wait");
 }

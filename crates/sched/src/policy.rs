@@ -1,6 +1,6 @@
 //! [`Policy`]: a scheduler as data.
 
-use crate::{Ezns, EznsConfig, Fifo, MqDeadline, MqDeadlineConfig, Scheduler};
+use crate::{Ezns, EznsConfig, Fifo, Interference, InterferenceConfig, MqDeadline, MqDeadlineConfig, Scheduler};
 
 /// Which scheduler, with its parameters.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
@@ -12,6 +12,8 @@ pub enum Policy {
     MqDeadline(MqDeadlineConfig),
     /// [`Ezns`].
     Ezns(EznsConfig),
+    /// [`Interference`].
+    Interference(InterferenceConfig),
 }
 
 impl Policy {
@@ -22,6 +24,7 @@ impl Policy {
             Policy::None => Box::new(Fifo::default()),
             Policy::MqDeadline(config) => Box::new(MqDeadline::new(*config)),
             Policy::Ezns(config) => Box::new(Ezns::new(config.clone())),
+            Policy::Interference(config) => Box::new(Interference::new(config.clone())),
         }
     }
 }

@@ -9,7 +9,7 @@ use zonda_zoned::{
 
 use crate::limits::{IN_FLIGHT_MAX, WAITING_MAX};
 use crate::order::Order;
-use crate::{Accepts, Outcome, Request, RequestId, RequestKind, Scheduler, TenantLoad};
+use crate::{Accepts, GroupLoad, Outcome, Request, RequestId, RequestKind, Scheduler, TableReport, TenantLoad};
 
 /// A device around another one, in which commands wait until a [`Scheduler`] releases them. It adds
 /// no time: a command that may be released at once is submitted to the device below at once.
@@ -138,6 +138,18 @@ impl<D: ZonedDevice> Scheduled<D> {
     #[must_use]
     pub fn loads(&self) -> Vec<TenantLoad> {
         self.scheduler.loads()
+    }
+
+    /// The conflict groups with requests in progress, as the scheduler reports them.
+    #[must_use]
+    pub fn group_loads(&self) -> Vec<GroupLoad> {
+        self.scheduler.group_loads()
+    }
+
+    /// What the scheduler has found about its table of conflict groups; `None` for one without.
+    #[must_use]
+    pub fn table(&self) -> Option<TableReport> {
+        self.scheduler.table()
     }
 
     /// Commands that were released and have not completed.
@@ -274,7 +286,8 @@ impl<D: ZonedDevice> ZonedDevice for Scheduled<D> {
             }
             Err(command) => command,
         };
-        let (id, is_free) = self.order.insert(command, request);
+        let group = self.scheduler.group(&request);
+        let (id, is_free) = self.order.insert(command, Request { group, ..request });
         if is_free {
             self.scheduler.push(id, self.order.request(id));
             self.release(now);

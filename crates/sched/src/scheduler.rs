@@ -3,7 +3,7 @@
 use zonda_zoned::{Duration, Instant, Key, TenantId};
 
 use crate::order::Waiting;
-use crate::{Request, TenantLoad};
+use crate::{ConflictGroup, GroupLoad, Request, TableReport, TenantLoad};
 
 /// The number of a request; it is reused once the request has ended.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
@@ -41,6 +41,13 @@ pub trait Scheduler {
     /// Its name in configuration files and reports.
     fn name(&self) -> &'static str;
 
+    /// The conflict group of a new request, with which it is tagged until it ends; `None` if it is
+    /// unknown, or for a policy without groups.
+    fn group(&self, request: &Request) -> Option<ConflictGroup> {
+        let _ = request;
+        None
+    }
+
     /// Adds a request.
     fn push(&mut self, id: RequestId, request: &Request);
 
@@ -72,6 +79,17 @@ pub trait Scheduler {
     /// does not distinguish tenants. For reports: the time is proportional to the streams.
     fn loads(&self) -> Vec<TenantLoad> {
         Vec::new()
+    }
+
+    /// The conflict groups with requests in progress, in the order of their numbers; none for a policy
+    /// without groups. For reports: the time is proportional to the groups.
+    fn group_loads(&self) -> Vec<GroupLoad> {
+        Vec::new()
+    }
+
+    /// What it has found about its table of conflict groups; `None` for a policy without.
+    fn table(&self) -> Option<TableReport> {
+        None
     }
 
     /// Checks that its queues agree.

@@ -9,7 +9,10 @@ use zonda_zoned::{
     Payload, PayloadKind, Prng, QueueFull, Status, ZoneAction, ZoneTarget, ZonedDevice,
 };
 
-use crate::{Ezns, EznsConfig, Fifo, MqDeadline, MqDeadlineConfig, Request, Scheduled, Scheduler};
+use crate::{
+    ConflictGroup, Ezns, EznsConfig, Fifo, Interference, InterferenceConfig, MqDeadline, MqDeadlineConfig, Request,
+    Scheduled, Scheduler, Within, ZoneGroups,
+};
 
 /// A device that refuses commands, as one with short queues does: writes while it has `writes` of
 /// them in flight, and everything while it has `all` commands in flight.
@@ -55,7 +58,12 @@ impl<D: ZonedDevice> ZonedDevice for Narrow<D> {
     }
 }
 
-fn schedulers() -> [Box<dyn Scheduler>; 5] {
+/// Of four zones three have a group.
+fn groups() -> ZoneGroups {
+    ZoneGroups::new((0..64).map(|zone| (zone % 4 != 3).then_some(ConflictGroup(zone % 4))))
+}
+
+fn schedulers() -> [Box<dyn Scheduler>; 7] {
     // Short times, so that requests expire.
     let eager = MqDeadlineConfig {
         read_expire: Duration(50),
@@ -79,7 +87,12 @@ fn schedulers() -> [Box<dyn Scheduler>; 5] {
         Box::new(MqDeadline::new(MqDeadlineConfig::default())),
         Box::new(MqDeadline::new(eager)),
         Box::new(Ezns::new(EznsConfig::default())),
-        Box::new(Ezns::new(tight)),
+        Box::new(Ezns::new(tight.clone())),
+        Box::new(Interference::new(InterferenceConfig::new(groups()))),
+        Box::new(Interference::new(InterferenceConfig {
+            within: Within::Ezns(tight),
+            ..InterferenceConfig::new(groups())
+        })),
     ]
 }
 
@@ -206,7 +219,7 @@ fn follow<D: ZonedDevice>(
 #[test]
 fn random_commands_complete_as_in_an_oracle_that_follows_the_releases() {
     let mut geometries = Prng::new(7).fork("sched");
-    let mut overtaken = [0; 5];
+    let mut overtaken = [0; 7];
     for seed in 0..40 {
         let geometry = random_geometry(&mut geometries);
         for (place, scheduler) in schedulers().into_iter().enumerate() {

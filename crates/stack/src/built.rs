@@ -5,7 +5,7 @@ use zonda_raid::{MemberIndex, VolumeDevice};
 use zonda_sched::{Scheduled, ScheduledCounters};
 use zonda_zoned::{Command, CompletionQueue, Instant, NamespaceId, Namespaces, QueueFull, TenantId, ZonedDevice};
 
-use crate::{LayerResult, OperationCount};
+use crate::{LayerResult, OperationCount, TableResult};
 
 /// A drive, or a layer or a volume over the devices below it.
 pub enum Stack<D> {
@@ -173,7 +173,8 @@ impl<D: ZonedDevice> Stack<D> {
             Stack::Scheduled(scheduled) => {
                 let ScheduledCounters { submitted, waited, waiting_max, merged } = scheduled.counters();
                 let policy = scheduled.scheduler_name();
-                Some(LayerResult::Scheduler { policy, submitted, waited, waiting_max, merged })
+                let table = scheduled.table().map(TableResult::from);
+                Some(LayerResult::Scheduler { policy, submitted, waited, waiting_max, merged, table })
             }
         }
     }

@@ -48,6 +48,7 @@ mod drive;
 mod drive_series;
 mod elastic;
 mod experiment;
+mod groups;
 mod hints;
 mod layer;
 mod node;
@@ -65,10 +66,12 @@ pub use elastic::{
 pub use experiment::Experiment;
 pub use layer::{
     DelaySpec, EffectSpec, FaultSpec, Layer, LayerSpec, PolicySpec, SchedulerSpec, SliceSpec, TraceSpec, WhenSpec,
-    ZonesSpec,
+    WithinSpec, ZonesSpec,
 };
 pub use node::{Factory, Node, VolumeNode};
-pub use result::{DriveSummary, ExperimentResult, LayerResult, OperationCount, StateCount, VolumeSummary, ZoneRange};
+pub use result::{
+    DriveSummary, ExperimentResult, LayerResult, OperationCount, StateCount, TableResult, VolumeSummary, ZoneRange,
+};
 pub use volume::{GroupSpec, LevelSpec, MemberSpec, SegmentWord, VictimSpec, VolumeSpec};
 pub use zonda_ssd::description::{ErrorSource, FoundProfile, PayloadSpec, Profiles, SpecError as StackError};
 

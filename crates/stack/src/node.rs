@@ -2,6 +2,7 @@
 
 use zonda_config::{ConfigError, Spanned};
 use zonda_raid::{Volume, VolumeConfig, VolumeDevice, VolumeError};
+use zonda_sched::ZoneGroups;
 use zonda_zoned::{Geometry, NamespaceId, PayloadKind, Prng, ZoneIndex, ZonedDevice};
 
 use crate::Stack;
@@ -62,6 +63,16 @@ pub trait Factory<L> {
         Ok(VolumeDevice::new(machine, members.into_iter().map(Some).collect()))
     }
 
+    /// The conflict groups of the zones of a device that will be built from `prng`, for a scheduler
+    /// over it. By default none is known.
+    ///
+    /// # Errors
+    /// If a drive that is needed to measure them cannot be built.
+    fn groups(&mut self, device: &Node<L>, prng: &Prng) -> Result<ZoneGroups, Self::Error> {
+        let _ = (device, prng);
+        Ok(ZoneGroups::default())
+    }
+
     /// The random numbers of a layer; `index` is the number of layers between it and the drive or
     /// volume below.
     fn layer_prng(&self, prng: &Prng, index: usize, layer: &Layer) -> Prng {
@@ -94,6 +105,10 @@ impl<L> Node<L> {
                 return Err(error.help("use slices over the drives, in [[drive.layer]], or set the size of the volume"));
             }
             let layer = LayerSpec::check(spec, geometry, keeps)?;
+            if let (Node::Volume(_), true) = (node.base(), layer.uses_groups()) {
+                let error = ConfigError::at(spec, "conflict groups need zones, which a volume does not have");
+                return Err(error.help("schedule the drives of the volume, in [[drive.layer]]"));
+            }
             *geometry = layer.geometry(geometry).expect("the layer was checked against this geometry");
             node = Node::Layer(layer, Box::new(node));
         }
@@ -112,8 +127,12 @@ impl<L> Node<L> {
         match self {
             Node::Drive(drive) => Ok(Stack::Drive(Box::new(factory.drive(drive, prng)?))),
             Node::Layer(layer, below) => {
+                let groups = match layer.uses_groups() {
+                    true => factory.groups(below, prng)?,
+                    false => ZoneGroups::default(),
+                };
                 let device = below.build(factory, prng)?;
-                Ok(layer.over(device, factory.layer_prng(prng, below.layers().count(), layer)))
+                Ok(layer.over(device, factory.layer_prng(prng, below.layers().count(), layer), groups))
             }
             Node::Volume(volume) => {
                 let members = (0..volume.members.len()).map(|member| volume.build_member(member, factory, prng));

@@ -6,6 +6,7 @@ use std::sync::Arc;
 
 use zonda_layers::Null;
 use zonda_raid::{Event, MemberIndex, Volume, VolumeDevice};
+use zonda_sched::ZoneGroups;
 use zonda_ssd::Ssd;
 use zonda_ssd::description::DrivePlan;
 use zonda_workload::{Distribution, Places};
@@ -16,6 +17,7 @@ use zonda_zoned::{
 
 use crate::Stack;
 use crate::drive::DriveNode;
+use crate::groups::measured_groups;
 use crate::node::{Factory, Node, VolumeNode};
 
 /// The state of a volume at the start of a run.
@@ -108,6 +110,11 @@ impl Factory<Arc<DrivePlan>> for PowerOn<'_> {
             drive.prefill(zone, blocks).expect("the limit on active zones was checked, and volumes respect it");
         }
         Ok(drive)
+    }
+
+    fn groups(&mut self, device: &DriveNode, prng: &Prng) -> Result<ZoneGroups, Infallible> {
+        let written = self.written.front().cloned().unwrap_or_default();
+        Ok(measured_groups(device, written, prng))
     }
 
     fn volume(

@@ -3,6 +3,7 @@
 use serde::Serialize;
 use zonda_layers::{OperationKind, TraceCounters};
 use zonda_raid::{Counters as VolumeCounters, MemberIndex, VolumeDevice};
+use zonda_sched::TableReport;
 use zonda_ssd::allocation::AllocationFacts;
 use zonda_ssd::{Counters, Ssd, Utilisation, Wear};
 use zonda_workload::RunResult;
@@ -82,7 +83,44 @@ pub enum LayerResult {
         waiting_max: u64,
         /// Writes that were merged into others.
         merged: u64,
+        /// Its table of conflict groups; absent for a scheduler without.
+        #[serde(skip_serializing_if = "Option::is_none")]
+        table: Option<TableResult>,
     },
+}
+
+/// What a scheduler has found about its table of conflict groups.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize)]
+pub struct TableResult {
+    /// The number of groups.
+    pub groups: u32,
+    /// Whether commands are ordered by it at the end.
+    pub is_used: bool,
+    /// How often the latencies of reads contradicted it.
+    pub rejected: u64,
+    /// How often they confirmed it after that.
+    pub restored: u64,
+}
+
+impl From<TableReport> for TableResult {
+    fn from(report: TableReport) -> TableResult {
+        let TableReport { groups, is_used, rejected, restored } = report;
+        TableResult { groups, is_used, rejected, restored }
+    }
+}
+
+impl std::fmt::Display for TableResult {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        match (self.groups, self.rejected, self.is_used) {
+            (0, ..) => f.write_str("no conflict groups"),
+            (groups, 0, _) => write!(f, "{groups} conflict groups"),
+            (groups, times, is_used) => {
+                let times = if times == 1 { "once".to_owned() } else { format!("{times} times") };
+                let state = if is_used { "used again" } else { "not used" };
+                write!(f, "{groups} conflict groups, contradicted by latencies {times} and {state}")
+            }
+        }
+    }
 }
 
 /// Commands of one operation that passed a trace.

@@ -58,6 +58,7 @@ pub use result::{
 };
 pub use runner::{Progress, Runner};
 pub use spec::{
-    Distribution, Fraction, JobOperation, JobSpec, Mix, OnFull, Prefill, RunSpec, Share, ZoneOrder, parse_jobs,
+    Distribution, Fraction, JobOperation, JobSpec, Mix, OnFull, Prefill, RunSpec, Share, TenantSpec, ZoneOrder,
+    parse_jobs,
 };
 pub use summary::LatencySummary;

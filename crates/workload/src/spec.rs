@@ -39,6 +39,11 @@ pub struct JobSpec {
     pub block_size: Option<Spanned<ByteSize>>,
     /// Requests that each worker keeps outstanding. Default 1.
     pub queue_depth: Option<Spanned<u32>>,
+    /// Whether a worker refills its queue only when it is empty. Default false.
+    pub batch: Option<Spanned<bool>>,
+    /// The tenant of the commands, for schedulers that distinguish tenants. Default: that of all jobs
+    /// without one.
+    pub tenant: Option<Spanned<TenantSpec>>,
     /// Copies of the job, each with its own queue, position in the zones and random numbers.
     /// Default 1.
     pub workers: Option<Spanned<u32>>,
@@ -129,8 +134,19 @@ pub enum ZoneOrder {
 pub enum Share {
     /// Round-robin: worker 0 of 2 has the first, the third, ...
     Split,
+    /// In ranges: worker 0 of 2 has the first half.
+    Ranges,
     /// Each worker has all zones.
     All,
+}
+
+/// The tenant of a job's commands.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum TenantSpec {
+    /// This one.
+    Number(u16),
+    /// Each worker is a tenant of its own: worker 0 is tenant 1.
+    EachWorker,
 }
 
 /// The action of a writer at a full zone.
@@ -207,6 +223,8 @@ impl JobSpec {
             mix: None,
             block_size: None,
             queue_depth: None,
+            batch: None,
+            tenant: None,
             workers: None,
             zones: None,
             zone_order: None,
@@ -305,6 +323,36 @@ impl<'de> Deserialize<'de> for Fraction {
 impl<'de> Deserialize<'de> for Prefill {
     fn deserialize<D: Deserializer<'de>>(deserializer: D) -> Result<Prefill, D::Error> {
         deserializer.deserialize_any(FractionVisitor { bool_allowed: true }).map(Prefill)
+    }
+}
+
+impl<'de> Deserialize<'de> for TenantSpec {
+    fn deserialize<D: Deserializer<'de>>(deserializer: D) -> Result<TenantSpec, D::Error> {
+        deserializer.deserialize_any(TenantVisitor)
+    }
+}
+
+struct TenantVisitor;
+
+impl de::Visitor<'_> for TenantVisitor {
+    type Value = TenantSpec;
+
+    fn expecting(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str("a number from 0 to 65535, or \"worker\"")
+    }
+
+    fn visit_i64<E: de::Error>(self, number: i64) -> Result<TenantSpec, E> {
+        u16::try_from(number).map(TenantSpec::Number).map_err(|_| {
+            let error = ConfigError::new(format!("{number} is not the number of a tenant"));
+            error.help("write a number from 0 to 65535").into_serde()
+        })
+    }
+
+    fn visit_str<E: de::Error>(self, word: &str) -> Result<TenantSpec, E> {
+        match word {
+            "worker" => Ok(TenantSpec::EachWorker),
+            _ => Err(E::invalid_value(de::Unexpected::Str(word), &self)),
+        }
     }
 }
 

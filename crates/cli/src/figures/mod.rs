@@ -212,11 +212,12 @@ fn layers(result: &ExperimentResult, screen: Screen) -> String {
         let line = match layer {
             LayerResult::Delay { matched, struck } => of_rule("delay", *struck, *matched),
             LayerResult::Fault { matched, struck } => of_rule("fault", *struck, *matched),
-            LayerResult::Scheduler { policy, submitted, waited, waiting_max, .. } => format!(
-                "scheduler {policy}: {} of {} waited, at most {} at a time",
+            LayerResult::Scheduler { policy, submitted, waited, waiting_max, table, .. } => format!(
+                "scheduler {policy}: {} of {} waited, at most {} at a time{}",
                 units::count(*waited),
                 units::counted(*submitted, "command"),
-                units::count(*waiting_max)
+                units::count(*waiting_max),
+                table.map_or_else(String::new, |table| format!("; {table}"))
             ),
             LayerResult::Slice { zones, .. } => format!("slice: {}", units::counted(u64::from(*zones), "zone")),
             LayerResult::Trace { hash, operations, .. } => {

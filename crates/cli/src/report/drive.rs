@@ -247,13 +247,14 @@ fn layers(layers: &[LayerResult]) -> String {
                     let submitted = operations.iter().map(|of| of.submitted).sum();
                     ("trace", format!("{}, hash {}", counted(submitted, "command"), escape(hash)))
                 }
-                LayerResult::Scheduler { policy, submitted, waited, waiting_max, .. } => (
+                LayerResult::Scheduler { policy, submitted, waited, waiting_max, table, .. } => (
                     *policy,
                     format!(
-                        "{}, {} waited, at most {} at a time",
+                        "{}, {} waited, at most {} at a time{}",
                         counted(*submitted, "command"),
                         count(*waited),
-                        count(*waiting_max)
+                        count(*waiting_max),
+                        table.map_or_else(String::new, |table| format!("; {table}"))
                     ),
                 ),
                 LayerResult::Slice { zones, shown_full } => {

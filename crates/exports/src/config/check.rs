@@ -251,15 +251,18 @@ fn subsystem(
         let id = namespace_id(spec, &namespaces)?;
         let source = source(spec, context, images)?;
         let read_only = read_only(spec, &source)?;
-        let (timing, scheduler) = match &source {
+        let (timing, scheduler, groups) = match &source {
             Source::Pool { path, .. } => pools::of_namespace(spec, path, defaults.timing, &defaults.pools)?,
             _ => {
                 let timing = spec.get_ref().timing.as_ref().map_or(defaults.timing, |timing| *timing.get_ref());
-                (timing, scheduler(spec, &source)?)
+                let scheduler = scheduler(spec, &source)?;
+                let place = spec.get_ref().scheduler.as_ref().map_or_else(|| spec.span(), Spanned::span);
+                let groups = pools::groups_of(scheduler, place, &spec.get_ref().groups, context.base)?;
+                (timing, scheduler, groups)
             }
         };
         let zones = zones(spec, &source)?;
-        namespaces.push(NamespacePlan { id, source, timing, scheduler, read_only, zones });
+        namespaces.push(NamespacePlan { id, source, timing, scheduler, groups, read_only, zones });
     }
     namespaces.sort_by_key(|namespace| namespace.id);
     Ok(SubsystemPlan { nqn, serial, model, hosts, namespaces })

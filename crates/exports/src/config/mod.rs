@@ -133,6 +133,7 @@ impl ServerPlan {
             source,
             timing: TimingSpec::default(),
             scheduler: SchedulerSpec::None,
+            groups: None,
             read_only: false,
             zones: None,
         };
@@ -193,6 +194,8 @@ pub struct NamespacePlan {
     /// The order in which its commands are submitted; of a namespace of a pool that of all commands to
     /// the drive of the pool.
     pub scheduler: SchedulerSpec,
+    /// The file with the conflict groups of the drive; for [`SchedulerSpec::Interference`] alone.
+    pub groups: Option<PathBuf>,
     /// Whether it is read-only; only for an image or a namespace of a pool.
     pub read_only: bool,
     /// The number of zones that are served; `None`: all. Only for an image.

@@ -13,6 +13,7 @@ pub(super) struct PoolSettings {
     place: std::ops::Range<usize>,
     timing: TimingSpec,
     scheduler: SchedulerSpec,
+    groups: Option<PathBuf>,
 }
 
 /// The settings of the pools of a file.
@@ -28,7 +29,8 @@ pub(super) fn settings(spec: &ServerSpec, base: &Path) -> Result<Vec<PoolSetting
             return Err(error.help("merge the two tables"));
         }
         let timing = table.timing.unwrap_or(spec.server.timing);
-        all.push(PoolSettings { path, place: table.path.span(), timing, scheduler: table.scheduler });
+        let groups = groups_of(table.scheduler, table.path.span(), &table.groups, base)?;
+        all.push(PoolSettings { path, place: table.path.span(), timing, scheduler: table.scheduler, groups });
     }
     Ok(all)
 }
@@ -47,7 +49,31 @@ pub(super) fn must_be_served(all: &[PoolSettings], subsystems: &[SubsystemPlan])
     Err(error.help("write the path as the namespaces of the pool do (pool = \"DIR\"), or remove this [[pool]] table"))
 }
 
-/// Timing and scheduler of a namespace of the pool in `path`.
+/// The path of the conflict groups that a scheduler needs; `place` is where it is configured.
+///
+/// # Errors
+/// If it needs them and has none, or the reverse.
+pub(super) fn groups_of(
+    scheduler: SchedulerSpec,
+    place: std::ops::Range<usize>,
+    groups: &Option<Spanned<String>>,
+    base: &Path,
+) -> Result<Option<PathBuf>, ConfigError> {
+    match (scheduler, groups) {
+        (SchedulerSpec::Interference, Some(path)) => Ok(Some(base.join(path.get_ref()))),
+        (SchedulerSpec::Interference, None) => {
+            let error = ConfigError::new("scheduler = \"interference\" needs the conflict groups of the drive");
+            Err(error.within(place).help(
+                "measure them with zonda probe --groups-only DRIVE --out groups.json, and add groups = \"groups.json\"",
+            ))
+        }
+        (_, Some(path)) => Err(ConfigError::at(path, "groups applies to scheduler = \"interference\" alone")
+            .help("write scheduler = \"interference\", or remove this line")),
+        (_, None) => Ok(None),
+    }
+}
+
+/// Timing, scheduler and conflict groups of a namespace of the pool in `path`.
 ///
 /// # Errors
 /// If the namespace has others.
@@ -56,10 +82,11 @@ pub(super) fn of_namespace(
     path: &Path,
     timing: TimingSpec,
     all: &[PoolSettings],
-) -> Result<(TimingSpec, SchedulerSpec), ConfigError> {
+) -> Result<(TimingSpec, SchedulerSpec, Option<PathBuf>), ConfigError> {
     let own = all.iter().find(|settings| settings.path == path);
-    let (timing, scheduler) =
-        own.map_or((timing, SchedulerSpec::None), |settings| (settings.timing, settings.scheduler));
+    let (timing, scheduler, groups) = own.map_or((timing, SchedulerSpec::None, None), |settings| {
+        (settings.timing, settings.scheduler, settings.groups.clone())
+    });
     let table = spec.get_ref();
     let refuse = |place: std::ops::Range<usize>, key: &str, value: &str| {
         let shown = table.pool.as_ref().map_or("DIR", |pool| pool.get_ref());
@@ -74,5 +101,8 @@ pub(super) fn of_namespace(
     if let Some(place) = table.timing.as_ref().filter(|place| *place.get_ref() != timing) {
         return refuse(place.span(), "timing", "timing = \"profile\"");
     }
-    Ok((timing, scheduler))
+    if let Some(place) = &table.groups {
+        return refuse(place.span(), "groups", "groups = \"FILE\"");
+    }
+    Ok((timing, scheduler, groups))
 }

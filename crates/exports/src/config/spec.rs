@@ -93,12 +93,18 @@ pub enum SchedulerSpec {
     MqDeadline,
     /// As the scheduler of eZNS: congestion windows for reads, tokens for writes.
     Ezns,
+    /// By conflict groups of zones: the group with the fewest outstanding commands first.
+    Interference,
 }
 
 impl<'de> Deserialize<'de> for SchedulerSpec {
     fn deserialize<D: Deserializer<'de>>(deserializer: D) -> Result<SchedulerSpec, D::Error> {
-        let words =
-            [("none", SchedulerSpec::None), ("mq-deadline", SchedulerSpec::MqDeadline), ("ezns", SchedulerSpec::Ezns)];
+        let words = [
+            ("none", SchedulerSpec::None),
+            ("mq-deadline", SchedulerSpec::MqDeadline),
+            ("ezns", SchedulerSpec::Ezns),
+            ("interference", SchedulerSpec::Interference),
+        ];
         one_word(deserializer, &words)
     }
 }
@@ -123,6 +129,8 @@ pub struct PoolSpec {
     /// The order in which waiting commands of all namespaces are submitted to its drive.
     #[serde(default)]
     pub scheduler: SchedulerSpec,
+    /// The file with the conflict groups of its drive, for the scheduler `interference`.
+    pub groups: Option<Spanned<String>>,
     /// The timing of its drive. Default: the server's.
     pub timing: Option<TimingSpec>,
 }
@@ -181,6 +189,8 @@ pub struct NamespaceSpec {
     /// The order in which waiting commands are submitted; not of a volume. Of a namespace of a pool
     /// that of the pool.
     pub scheduler: Option<Spanned<SchedulerSpec>>,
+    /// The file with the conflict groups of the drive, for the scheduler `interference`.
+    pub groups: Option<Spanned<String>>,
     /// Of an image or a namespace of a pool: hosts see a write protected namespace. The directory of an
     /// image is not written to.
     pub read_only: Option<Spanned<bool>>,

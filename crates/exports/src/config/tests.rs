@@ -122,6 +122,28 @@ fn a_namespace_has_a_scheduler_unless_it_is_a_volume() {
 }
 
 #[test]
+fn a_scheduler_by_conflict_groups_needs_their_file() {
+    let text = format!("{ONE}scheduler = \"interference\"\ngroups = \"groups.json\"\n");
+    let plan = parse(&text).expect("a valid file");
+    let namespace = &plan.subsystems[0].namespaces[0];
+    assert_eq!(namespace.scheduler, SchedulerSpec::Interference);
+    assert_eq!(namespace.groups.as_deref(), Some(Path::new("/etc/zonda/groups.json")));
+    let pool = "[[subsystem.namespace]]\npool = \"p\"\nname = \"db\"\n";
+    let settings = "[[pool]]\npath = \"p\"\nscheduler = \"interference\"\n";
+    let plan = parse(&format!("{settings}groups = \"g\"\n{ONE}{pool}")).expect("a valid file");
+    assert_eq!(plan.subsystems[0].namespaces[1].groups.as_deref(), Some(Path::new("/etc/zonda/g")));
+    for (text, message, place) in [
+        (format!("{ONE}scheduler = \"interference\"\n"), "needs the conflict groups of the drive", "\"interference\""),
+        (format!("{ONE}groups = \"g\"\n"), "groups applies to scheduler = \"interference\" alone", "\"g\""),
+        (format!("{settings}{ONE}{pool}"), "needs the conflict groups of the drive", "\"p\""),
+        (format!("{ONE}{pool}groups = \"g\"\n"), "groups cannot be set for one namespace of a pool", "\"g\""),
+    ] {
+        let (found, at) = mistake(&text);
+        assert!(found.contains(message) && at == place, "{text}: {found} at {at}");
+    }
+}
+
+#[test]
 fn a_scheduler_that_is_not_a_word_is_refused_with_the_words() {
     for (value, found) in [
         ("{ policy = \"mq-deadline\", in_flight = 3 }", "a table"),
@@ -131,7 +153,10 @@ fn a_scheduler_that_is_not_a_word_is_refused_with_the_words() {
     ] {
         let text = format!("{ONE}scheduler = {value}\n");
         let error = parse(&text).expect_err("not a word");
-        assert_eq!(error.message, format!("\"scheduler\" must be \"none\", \"mq-deadline\" or \"ezns\", not {found}"));
+        assert_eq!(
+            error.message,
+            format!("\"scheduler\" must be \"none\", \"mq-deadline\", \"ezns\" or \"interference\", not {found}")
+        );
         assert_eq!(error.span.map(|span| text[span].to_owned()).as_deref(), Some(value));
     }
 }

@@ -8,13 +8,13 @@ use zonda_layers::{
     DelayRule, FaultEffect, FaultRule, Matcher, OperationKind, OperationSet, SliceConfig, SliceError, When,
 };
 use zonda_sched::limits::{IN_FLIGHT_MAX, WAITING_MAX};
-use zonda_sched::{EznsConfig, MqDeadlineConfig, Policy};
+use zonda_sched::{EznsConfig, InterferenceConfig, MqDeadlineConfig, Policy, Within, ZoneGroups};
 use zonda_zoned::{Duration, Geometry, NamespaceId, PayloadKind, Status, ZoneIndex};
 
 use super::spec::{ZONES_NOTATION, chance_of};
 use super::{
     DelaySpec, EffectSpec, FaultSpec, Layer, LayerSpec, PolicySpec, SchedulerSpec, SliceSpec, TraceSpec, WhenSpec,
-    ZonesSpec,
+    WithinSpec, ZonesSpec,
 };
 use crate::limits::TRACE_EVENTS_MAX;
 
@@ -149,13 +149,18 @@ impl SchedulerSpec {
     fn check(&self, place: &Spanned<LayerSpec>) -> Result<Layer, ConfigError> {
         let Some(policy) = &self.policy else {
             let error = ConfigError::at(place, "the layer has no policy");
-            return Err(error.help("add a line policy = \"mq-deadline\", policy = \"ezns\" or policy = \"none\""));
+            return Err(error.help("add a line policy = \"mq-deadline\", policy = \"ezns\", policy = \"interference\" or policy = \"none\""));
         };
         self.check_keys(*policy.get_ref())?;
         let policy = match policy.get_ref() {
             PolicySpec::None => Policy::None,
             PolicySpec::MqDeadline => Policy::MqDeadline(self.deadline()?),
             PolicySpec::Ezns => Policy::Ezns(self.ezns()?),
+            // The groups are measured when the device is built.
+            PolicySpec::Interference => {
+                let within = if self.has_ezns_within() { Within::Ezns(self.ezns()?) } else { Within::Fair };
+                Policy::Interference(InterferenceConfig { within, ..InterferenceConfig::new(ZoneGroups::default()) })
+            }
         };
         let in_flight_max = positive("in_flight", &self.in_flight)?.map_or(IN_FLIGHT_MAX, |most| most as usize);
         if let Some(place) = self.in_flight.as_ref().filter(|_| in_flight_max > WAITING_MAX) {
@@ -164,6 +169,10 @@ impl SchedulerSpec {
         }
         let merges = self.merge.as_ref().is_some_and(|merge| *merge.get_ref());
         Ok(Layer::Scheduler { policy, in_flight_max, merges, dispatch_time: delay(&self.dispatch_time)? })
+    }
+
+    fn has_ezns_within(&self) -> bool {
+        self.within.as_ref().is_some_and(|within| *within.get_ref() == WithinSpec::Ezns)
     }
 
     /// Refuses the parameters of another policy.
@@ -189,8 +198,11 @@ impl SchedulerSpec {
         let parameters = [
             (PolicySpec::MqDeadline, "mq-deadline", of_deadline.into_iter().flatten().next()),
             (PolicySpec::Ezns, "ezns", of_ezns.into_iter().flatten().next()),
+            (PolicySpec::Interference, "interference", span(&self.within)),
         ];
-        let foreign = parameters.into_iter().find(|(owner, _, key)| *owner != policy && key.is_some());
+        // Inside groups the parameters of ezns have a meaning.
+        let is_own = |owner: PolicySpec| owner == policy || owner == PolicySpec::Ezns && self.has_ezns_within();
+        let foreign = parameters.into_iter().find(|(owner, _, key)| !is_own(*owner) && key.is_some());
         let Some((_, owner, Some(key))) = foreign else { return Ok(()) };
         let message = match policy {
             PolicySpec::None => "policy = \"none\" has no parameters".to_owned(),

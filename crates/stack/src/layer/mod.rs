@@ -4,11 +4,14 @@ mod check;
 mod spec;
 
 pub use spec::{
-    DelaySpec, EffectSpec, FaultSpec, LayerSpec, PolicySpec, SchedulerSpec, SliceSpec, TraceSpec, WhenSpec, ZonesSpec,
+    DelaySpec, EffectSpec, FaultSpec, LayerSpec, PolicySpec, SchedulerSpec, SliceSpec, TraceSpec, WhenSpec, WithinSpec,
+    ZonesSpec,
 };
 
+use std::sync::Arc;
 use zonda_layers::{Delay, DelayRule, Fault, FaultRule, Slice, SliceConfig, SliceError, Trace};
-use zonda_sched::{Policy, Scheduled};
+
+use zonda_sched::{InterferenceConfig, Policy, Scheduled, ZoneGroups};
 use zonda_zoned::{Duration, Geometry, Prng, ZonedDevice};
 
 use crate::Stack;
@@ -61,8 +64,14 @@ impl Layer {
         }
     }
 
-    /// The layer over a device. All of its random numbers are from `prng`.
-    pub(crate) fn over<D: ZonedDevice>(&self, below: Stack<D>, prng: Prng) -> Stack<D> {
+    /// Whether it is a scheduler by conflict groups.
+    pub(crate) fn uses_groups(&self) -> bool {
+        matches!(self, Layer::Scheduler { policy: Policy::Interference(_), .. })
+    }
+
+    /// The layer over a device whose zones have these conflict groups. All of its random numbers are
+    /// from `prng`.
+    pub(crate) fn over<D: ZonedDevice>(&self, below: Stack<D>, prng: Prng, groups: ZoneGroups) -> Stack<D> {
         match self {
             Layer::Delay(rules) => Stack::Delay(Box::new(Delay::new(below, rules.clone(), prng))),
             Layer::Fault(rules) => Stack::Fault(Box::new(Fault::new(below, rules.clone(), prng))),
@@ -72,7 +81,14 @@ impl Layer {
                 Stack::Slice(Box::new(slice))
             }
             Layer::Scheduler { policy, in_flight_max, merges, dispatch_time } => {
-                let scheduled = Scheduled::new(below, policy.scheduler())
+                let scheduler = match policy {
+                    Policy::Interference(config) => {
+                        let config = InterferenceConfig { groups: Arc::new(groups), ..config.clone() };
+                        Policy::Interference(config).scheduler()
+                    }
+                    policy => policy.scheduler(),
+                };
+                let scheduled = Scheduled::new(below, scheduler)
                     .with_in_flight_max(*in_flight_max)
                     .with_dispatch_time(*dispatch_time);
                 let scheduled = if *merges { scheduled.merging_writes() } else { scheduled };

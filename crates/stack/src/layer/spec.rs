@@ -107,6 +107,8 @@ pub struct SchedulerSpec {
     pub merge: Option<Spanned<bool>>,
     /// mq-deadline: the time of the host's processor for each command, one after the other. Default 0.
     pub dispatch_time: Option<Spanned<TimeSpan>>,
+    /// interference: the order inside a conflict group. Default fair.
+    pub within: Option<Spanned<WithinSpec>>,
     /// ezns: the latency of a read above which its stream is congested. Default 500 us.
     pub read_latency_threshold: Option<Spanned<TimeSpan>>,
     /// ezns: the time in which a zone admits a block of 4 KiB, before a write has been measured.
@@ -128,6 +130,17 @@ pub enum PolicySpec {
     None,
     /// As the Linux scheduler of that name.
     MqDeadline,
+    /// As the scheduler of eZNS.
+    Ezns,
+    /// By conflict groups of zones.
+    Interference,
+}
+
+/// The order inside a conflict group.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum WithinSpec {
+    /// Tenants take turns.
+    Fair,
     /// As the scheduler of eZNS.
     Ezns,
 }
@@ -177,8 +190,19 @@ impl<'de> Deserialize<'de> for LayerSpec {
 
 impl<'de> Deserialize<'de> for PolicySpec {
     fn deserialize<D: Deserializer<'de>>(deserializer: D) -> Result<PolicySpec, D::Error> {
-        let words = [("none", PolicySpec::None), ("mq-deadline", PolicySpec::MqDeadline), ("ezns", PolicySpec::Ezns)];
+        let words = [
+            ("none", PolicySpec::None),
+            ("mq-deadline", PolicySpec::MqDeadline),
+            ("ezns", PolicySpec::Ezns),
+            ("interference", PolicySpec::Interference),
+        ];
         one_word(deserializer, &words)
+    }
+}
+
+impl<'de> Deserialize<'de> for WithinSpec {
+    fn deserialize<D: Deserializer<'de>>(deserializer: D) -> Result<WithinSpec, D::Error> {
+        one_word(deserializer, &[("fair", WithinSpec::Fair), ("ezns", WithinSpec::Ezns)])
     }
 }
 

@@ -46,6 +46,45 @@ fn a_scheduler_lets_reads_pass_writes_that_wait() {
 }
 
 #[test]
+fn a_scheduler_by_measured_groups_keeps_all_channels_busy() {
+    // Each of eight processes reads 64 pages at a time, all of them from one channel.
+    let zones: Vec<String> = (0..8).map(|process| format!("\"{process}..1024 step 8\"")).collect();
+    let job = format!(
+        "[[job]]\noperation = \"randread\"\nzones = [{}]\nworkers = 8\nshare = \"ranges\"\ntenant = \"worker\"\n\
+         block_size = \"64 KiB\"\nqueue_depth = 64\nbatch = true\n",
+        zones.join(", ")
+    );
+    let bytes = |policy: &str| {
+        let layer = format!("[[drive.layer]]\nkind = \"scheduler\"\nin_flight = 8\n{policy}\n");
+        let drive = "[drive]\nprofile = \"bae-small\"\nset = { \"geometry.zones\" = 1024 }\n";
+        let result = run(&format!("{drive}{layer}[run]\ntime = \"100 ms\"\n{job}"));
+        let [LayerResult::Scheduler { policy, .. }] = &result.layers[..] else { panic!("{:?}", result.layers) };
+        (*policy, result.run.jobs[0].kind(RequestKind::Read).unwrap().bytes)
+    };
+    let (none, fair) = (bytes("policy = \"none\""), bytes("policy = \"interference\""));
+    assert_eq!((none.0, fair.0), ("none", "interference"));
+    assert!(fair.1 > none.1 * 3, "one channel at a time: {} and {}", none.1, fair.1);
+    let ezns = bytes("policy = \"interference\"\nwithin = \"ezns\"\nread_latency_threshold = \"2 ms\"");
+    assert_eq!(ezns.0, "interference+ezns");
+    assert!(ezns.1 > none.1 * 3, "{} and {}", none.1, ezns.1);
+}
+
+#[test]
+fn conflict_groups_of_a_slice_are_those_of_its_zones() {
+    let layers = "[[drive.layer]]\nkind = \"slice\"\nfirst = 3\ncount = 512\n\
+                  [[drive.layer]]\nkind = \"scheduler\"\npolicy = \"interference\"\nin_flight = 8\n";
+    // Zones 5, 13, ... of the slice are on the first channel.
+    let bytes = |zones: &str| {
+        let job =
+            format!("[[job]]\noperation = \"randread\"\nzones = {zones}\nqueue_depth = 64\nblock_size = \"64 KiB\"\n");
+        let drive = "[drive]\nprofile = \"bae-small\"\nset = { \"geometry.zones\" = 1024 }\n";
+        let result = run(&format!("{drive}{layers}[run]\ntime = \"50 ms\"\n{job}"));
+        result.run.jobs[0].kind(RequestKind::Read).unwrap().bytes
+    };
+    assert!(bytes("\"0..512\"") > bytes("\"5..512 step 8\"") * 3);
+}
+
+#[test]
 fn the_scheduler_of_ezns_keeps_a_narrow_writer_from_filling_the_write_buffer() {
     let jobs = "[[job]]\nname = \"wide\"\noperation = \"write\"\nzones = \"0..120\"\nworkers = 15\n\
                 block_size = \"512 KiB\"\nstripe = \"64 KiB\"\n\

@@ -188,6 +188,18 @@ fn an_error_in_a_layer_is_reported_at_its_position() {
             "write at least zone_width = 1",
         ),
         (
+            "kind = \"scheduler\"\npolicy = \"interference\"\nblock_latency = \"10 us\"",
+            "this is a parameter of policy = \"ezns\"",
+            "\"10 us\"",
+            "remove this line, or write policy = \"ezns\"",
+        ),
+        (
+            "kind = \"scheduler\"\npolicy = \"ezns\"\nwithin = \"fair\"",
+            "this is a parameter of policy = \"interference\"",
+            "\"fair\"",
+            "remove this line, or write policy = \"interference\"",
+        ),
+        (
             "kind = \"scheduler\"\npolicy = \"mq-deadline\"\nin_flight = 0",
             "in_flight must not be 0",
             "0",
@@ -214,7 +226,7 @@ fn an_error_in_a_layer_is_reported_at_its_position() {
         ),
         (
             "kind = \"scheduler\"\npolicy = { a = 1, b = 2 }",
-            "\"policy\" must be \"none\", \"mq-deadline\" or \"ezns\", not a table",
+            "\"policy\" must be \"none\", \"mq-deadline\", \"ezns\" or \"interference\", not a table",
             "{ a = 1, b = 2 }",
             "",
         ),
@@ -222,7 +234,7 @@ fn an_error_in_a_layer_is_reported_at_its_position() {
             "kind = \"scheduler\"\npolicy = \"mq-deadlin\"",
             "unknown value \"mq-deadlin\" for \"policy\"",
             "\"mq-deadlin\"",
-            "did you mean \"mq-deadline\"? allowed here: none, mq-deadline, ezns",
+            "did you mean \"mq-deadline\"? allowed here: none, mq-deadline, ezns, interference",
         ),
         (
             "kind = \"delay\"\nfixed = \"1 us\"\nzones = \"0..2, 4\"",

@@ -3,11 +3,11 @@
 use std::ops::Range;
 
 use zonda_config::{ByteSize, ConfigError, IndexSet, Rate, Spanned};
-use zonda_zoned::{Duration, Geometry, ZoneIndex, ZoneType};
+use zonda_zoned::{Duration, Geometry, TenantId, ZoneIndex, ZoneType};
 
 use super::{JobPlan, Place, positive_time, time};
 use crate::limits::{QUEUE_DEPTH_MAX, STRIPE_PARTS_MAX, WORKERS_MAX};
-use crate::{Distribution, JobOperation, JobSpec, Mix, OnFull, Share, ZoneOrder};
+use crate::{Distribution, JobOperation, JobSpec, Mix, OnFull, Share, TenantSpec, ZoneOrder};
 
 /// Default size of a request in bytes.
 const BLOCK_SIZE_DEFAULT_BYTES: u64 = 4096;
@@ -53,6 +53,8 @@ pub(super) fn job(
         parts: request_blocks / part_blocks,
         part_blocks,
         queue_depth: check.count(&spec.queue_depth, QUEUE_DEPTH_MAX)?,
+        is_batch: spec.batch.as_ref().is_some_and(|batch| *batch.get_ref()),
+        tenant: spec.tenant.as_ref().map_or(TenantSpec::Number(TenantId::DEFAULT.0), |tenant| *tenant.get_ref()),
         workers: workers.into_iter().map(|zones| zones.into_iter().map(|zone| own.zone(zone)).collect()).collect(),
         zone_order,
         rate: spec.rate.as_ref().map(|rate| *rate.get_ref()),
@@ -315,16 +317,25 @@ impl Check<'_> {
                 .help("write share = \"split\", or use operation = \"append\""));
         }
         if let Some(place) = &self.spec.workers
-            && share == Share::Split
+            && share != Share::All
             && count as usize > zones.len()
         {
             let message = format!("{count} workers cannot split {} zones", zones.len());
             let help = format!("write workers = {} or less, or share = \"all\" where zones can be shared", zones.len());
             return Err(ConfigError::at(place, message).help(help));
         }
-        self.active_zones_suffice(zones, order, if share == Share::Split { count } else { 1 })?;
-        let dealt = |worker: u32| zones.iter().copied().skip(worker as usize).step_by(count as usize).collect();
-        Ok((0..count).map(|worker| if share == Share::Split { dealt(worker) } else { zones.to_vec() }).collect())
+        self.active_zones_suffice(zones, order, if share == Share::All { 1 } else { count })?;
+        let count = count as usize;
+        let of_worker = |worker: usize| match share {
+            Share::All => zones.to_vec(),
+            Share::Split => zones.iter().copied().skip(worker).step_by(count).collect(),
+            // The first ranges are longer if they cannot be equal.
+            Share::Ranges => {
+                let start = |worker: usize| worker * (zones.len() / count) + worker.min(zones.len() % count);
+                zones[start(worker)..start(worker + 1)].to_vec()
+            }
+        };
+        Ok((0..count).map(of_worker).collect())
     }
 
     /// Checks that a writer does not need more active zones than the drive supports.

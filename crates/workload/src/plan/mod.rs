@@ -7,7 +7,7 @@ use zonda_config::{ConfigError, Rate, Spanned, TimeSpan};
 use zonda_zoned::{Blocks, Duration, Geometry, PayloadKind, ZoneIndex, ZoneType};
 
 use crate::limits::{JOBS_MAX, SAMPLES_MAX, TIME_MAX_NS, VERIFY_CONVENTIONAL_BLOCKS_MAX};
-use crate::{Distribution, JobOperation, JobSpec, Mix, OnFull, RunSpec, ZoneOrder};
+use crate::{Distribution, JobOperation, JobSpec, Mix, OnFull, RunSpec, TenantSpec, ZoneOrder};
 
 mod check;
 #[cfg(test)]
@@ -50,6 +50,9 @@ pub(crate) struct JobPlan {
     pub(crate) parts: u64,
     pub(crate) part_blocks: u64,
     pub(crate) queue_depth: u32,
+    /// Whether a worker refills its queue only when it is empty.
+    pub(crate) is_batch: bool,
+    pub(crate) tenant: TenantSpec,
     /// The zones of each worker.
     pub(crate) workers: Vec<Vec<ZoneIndex>>,
     pub(crate) zone_order: ZoneOrder,

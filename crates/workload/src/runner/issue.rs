@@ -32,7 +32,14 @@ impl Run {
                 continue;
             }
             if worker.partial.is_none() {
+                if job.plan.is_batch && worker.outstanding == 0 {
+                    worker.is_refilling = true;
+                }
                 if worker.outstanding >= job.plan.queue_depth {
+                    worker.is_refilling = false;
+                }
+                let waits_for_batch = job.plan.is_batch && !worker.is_refilling;
+                if worker.outstanding >= job.plan.queue_depth || waits_for_batch {
                     return;
                 }
                 if let Some(reason) = job.limit_reached() {
@@ -57,6 +64,7 @@ impl Run {
                     let flight = self.management(index, kind, zone);
                     let operation = kind.management(&self.plan.geometry, zone);
                     let command = Command::new(self.flights.begin(flight), self.namespace, operation);
+                    let command = command.with_origin(self.workers[index as usize].origin);
                     if kind == RequestKind::Reset
                         && let Some(verifier) = &mut self.verifier
                     {
@@ -156,7 +164,7 @@ impl Run {
                 payload: self.payload(id, zone, start, blocks),
             },
         };
-        Command::new(id, self.namespace, operation)
+        Command::new(id, self.namespace, operation).with_origin(self.workers[index as usize].origin)
     }
 
     #[inline]

@@ -8,11 +8,11 @@
 use std::cmp::Reverse;
 use std::collections::{BinaryHeap, VecDeque};
 
-use zonda_zoned::{CompletionQueue, Duration, Instant, NamespaceId, PayloadKind, Prng, ZonedDevice};
+use zonda_zoned::{CompletionQueue, Duration, Instant, NamespaceId, PayloadKind, Prng, TenantId, ZonedDevice};
 
 use crate::limits::VIRTUAL_TIME_MAX_NS;
 use crate::plan::JobPlan;
-use crate::{JobResult, Plan, RunResult};
+use crate::{JobResult, Plan, RunResult, TenantSpec};
 
 mod block_records;
 mod events;
@@ -229,7 +229,13 @@ impl Run {
         let first = self.workers.len() as u32;
         for (copy, zones) in std::mem::take(&mut plan.workers).into_iter().enumerate() {
             let prng = root.fork(&format!("workload/{}/{copy}", plan.name));
-            self.workers.push(Worker::new(index, &plan, zones, prng, &self.zones));
+            let tenant = match plan.tenant {
+                TenantSpec::Number(number) => TenantId(number),
+                TenantSpec::EachWorker => TenantId(copy as u16 + 1),
+            };
+            let mut worker = Worker::new(index, &plan, zones, prng, &self.zones);
+            worker.origin.tenant = tenant;
+            self.workers.push(worker);
         }
         let work = worker::zone_work(&plan, &self.workers[first as usize..], &self.zones, self.block_size_bytes);
         let job = Job::new(plan, self.started, self.clock_end, first..self.workers.len() as u32, work);

@@ -2,7 +2,7 @@
 
 use std::collections::{BTreeSet, VecDeque};
 
-use zonda_zoned::{Blocks, Command, Instant, Key, Lba, Prng, ZoneIndex};
+use zonda_zoned::{Blocks, Command, Instant, Key, Lba, Origin, Prng, ZoneIndex};
 
 use super::flights::Striped;
 use super::job::ZoneWork;
@@ -45,6 +45,10 @@ pub(super) struct Worker {
     /// Commands that the device refused.
     pub(super) held: VecDeque<Command>,
     pub(super) partial: Option<Partial>,
+    /// Of all its commands.
+    pub(super) origin: Origin,
+    /// Whether a batch is being issued.
+    pub(super) is_refilling: bool,
     pub(super) is_ready: bool,
     pub(super) is_blocked: bool,
     pub(super) is_stalled: bool,
@@ -94,6 +98,8 @@ impl Worker {
             timer: None,
             held: VecDeque::new(),
             partial: None,
+            origin: Origin::default(),
+            is_refilling: false,
             is_ready: false,
             is_blocked: false,
             is_stalled: false,

@@ -200,7 +200,10 @@ fn row(now: &Snapshot, subsystem: &SubsystemSnapshot, namespace: &NamespaceSnaps
         open_zones: namespace.open_zones,
         max_open_zones: namespace.max_open_zones,
         share: pool.zip(own).map(|(pool, own)| ShareOfPool::of(pool, own)),
-        scheduler: namespace.scheduler.as_ref().map(|scheduler| scheduler.name.clone()),
+        scheduler: namespace.scheduler.as_ref().map(|scheduler| match scheduler.table {
+            Some(table) if !table.is_used => format!("{}, conflict groups contradicted", scheduler.name),
+            _ => scheduler.name.clone(),
+        }),
         grants: namespace.scheduler.as_ref().and_then(|scheduler| scheduler.grants),
         volume: namespace.volume.clone(),
         dlwa: namespace.life.as_ref().map(|life| life.dlwa),

@@ -79,6 +79,8 @@ pub(super) fn pool() -> (Snapshot, Snapshot) {
         vec![command("read", 4096, &[(5, 9_000), (6, 990), (9, 10)]), command("write", 16384, &[(4, 2_000)])],
     );
     db.scheduler = Some(SchedulerSnapshot {
+        groups: Vec::new(),
+        table: None,
         name: "ezns".to_owned(),
         waiting: 6,
         in_flight: 18,

@@ -33,6 +33,7 @@ fn namespace(id: u32) -> NamespacePlan {
         source,
         timing: TimingSpec::None,
         scheduler: SchedulerSpec::MqDeadline,
+        groups: None,
         read_only: false,
         zones: None,
     }

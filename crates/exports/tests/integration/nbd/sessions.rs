@@ -36,7 +36,15 @@ fn add(plan: &mut ServerPlan, id: u32, source: Source) {
     let is_volume = matches!(source, Source::Volume(_));
     let scheduler = if is_volume { SchedulerSpec::None } else { SchedulerSpec::MqDeadline };
     let (id, timing) = (NamespaceId(id), TimingSpec::None);
-    plan.subsystems[0].namespaces.push(NamespacePlan { id, source, timing, scheduler, read_only: false, zones: None });
+    plan.subsystems[0].namespaces.push(NamespacePlan {
+        id,
+        source,
+        timing,
+        scheduler,
+        groups: None,
+        read_only: false,
+        zones: None,
+    });
 }
 
 fn zoned() -> Source {

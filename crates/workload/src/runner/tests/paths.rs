@@ -20,6 +20,46 @@ fn a_sequential_writer_fills_one_zone_after_the_other_and_ends() {
 }
 
 #[test]
+fn workers_that_share_zones_in_ranges_have_neighbors() {
+    let mut device = FixedLatency::new(&drive(), 1_000);
+    let text =
+        "[[job]]\noperation = \"read\"\nblock_size = \"192 KiB\"\nzones = \"0..5\"\nworkers = 2\nshare = \"ranges\"\n";
+    run_on(&mut device, text);
+    // Worker 0 has zones 0 to 2, and worker 1 zones 3 and 4.
+    assert_eq!(zones_taken(&device), [0, 3, 1, 4, 2]);
+}
+
+#[test]
+fn a_batch_is_issued_when_all_requests_of_the_last_one_have_completed() {
+    let mut device = FixedLatency::new(&drive(), 1_000);
+    // The first request of a batch of three takes twice as long as the others.
+    device.latency_by_number = Some(|number| if number % 3 == 0 { 2_000 } else { 1_000 });
+    let text = |batch: &str| format!("[[job]]\noperation = \"randread\"\nqueue_depth = 3\noperations = 9\n{batch}\n");
+    let batches = run_on(&mut device, &text("batch = true"));
+    assert_eq!(batches.jobs[0].ended_ns, 3 * 2_000);
+    device.taken.clear();
+    let mut device = FixedLatency::new(&drive(), 1_000);
+    device.latency_by_number = Some(|number| if number % 3 == 0 { 2_000 } else { 1_000 });
+    assert!(run_on(&mut device, &text("")).jobs[0].ended_ns < 3 * 2_000);
+    assert!(
+        run_on(&mut FixedLatency::new(&drive(), 1_000), &text("batch = true\nthink_time = \"5 us\"")).jobs[0].ended_ns
+            >= 13_000
+    );
+}
+
+#[test]
+fn commands_have_the_tenant_of_their_job_or_worker() {
+    let tenants = |tenant: &str| {
+        let mut device = FixedLatency::new(&drive(), 1_000);
+        run_on(&mut device, &format!("[[job]]\noperation = \"append\"\nworkers = 2\noperations = 2\n{tenant}\n"));
+        device.taken.iter().map(|command| command.origin.tenant.0).collect::<Vec<_>>()
+    };
+    assert_eq!(tenants(""), [0, 0]);
+    assert_eq!(tenants("tenant = 7"), [7, 7]);
+    assert_eq!(tenants("tenant = \"worker\""), [1, 2]);
+}
+
+#[test]
 fn a_writer_that_resets_full_zones_cycles_and_measures_the_resets() {
     let mut device = FixedLatency::new(&drive(), 10_000);
     device.management_latency_ns = 500_000;
