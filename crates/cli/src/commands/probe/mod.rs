@@ -157,7 +157,7 @@ fn of_device(
     let mut profiler = Profiler::new(geometry, config);
     let mut bar = Progress::new(args.quiet);
     let mut calibration = None;
-    let table = measure(&mut profiler, device, clock, &mut |profiler| {
+    let table = measure(&mut profiler, device, clock, &mut |profiler, _| {
         while let Some(event) = profiler.poll_event() {
             if let ProfilerEvent::Calibrated { read_bytes, slowdown } = event {
                 calibration = Some((read_bytes, slowdown));
