@@ -32,6 +32,7 @@ const LEVELS: &[(&str, u32, &[&str])] = &[
     ("zonda-sim", 2, &["zonda-stack"]),
     ("zonda-lab", 2, &["zonda-stack"]),
     ("zonda-advise", 2, &["zonda-stack"]),
+    ("zonda-characterise", 2, &[]),
     ("zonda-ring", 3, &[]),
     ("zonda-isal", 3, &[]),
     ("zonda-devices", 3, &["zonda-isal", "zonda-ring"]),

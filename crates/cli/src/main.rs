@@ -98,7 +98,7 @@ enum Command {
     /// Recommend zone settings of a drive for a workload
     #[command(long_about = advise::LONG_ABOUT)]
     Advise(advise::AdviseArgs),
-    /// Measure which zones of a drive disturb each other
+    /// Measure what a drive can do, and which of its zones disturb each other
     #[command(long_about = probe::LONG_ABOUT)]
     Probe(probe::ProbeArgs),
     /// Take a short tour of a simulated and a served drive

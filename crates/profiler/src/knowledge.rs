@@ -197,18 +197,22 @@ impl Knowledge {
         }
     }
 
-    /// Zones of groups with less than a third of the zones of others have no group again: they may
-    /// belong to one of the others.
-    pub(crate) fn dissolve_small_groups(&mut self) {
+    /// Groups with at most half as many zones as others: their zones may belong to one of these.
+    pub(crate) fn small_groups(&self) -> Vec<GroupId> {
         let mut sizes: Vec<usize> = self.groups.iter().map(|group| group.members.len()).collect();
         sizes.sort_unstable();
         let median = sizes.get(sizes.len() / 2).copied().unwrap_or(0);
-        for group in self.groups.iter_mut().filter(|group| group.members.len() * 3 <= median) {
-            group.baseline = None;
-            for zone in std::mem::take(&mut group.members) {
-                self.known[zone.as_usize()] = None;
-                self.zones[zone.as_usize()].entry = ZoneEntry::Unknown(UnknownReason::Contradiction);
-            }
+        let is_small = |(_, group): &(usize, &Group)| group.members.len() * 2 <= median;
+        self.groups.iter().enumerate().filter(is_small).map(|(id, _)| GroupId(id as u32)).collect()
+    }
+
+    /// The zones of this group have no group again.
+    pub(crate) fn dissolve(&mut self, group: GroupId) {
+        let group = &mut self.groups[group.0 as usize];
+        group.baseline = None;
+        for zone in std::mem::take(&mut group.members) {
+            self.known[zone.as_usize()] = None;
+            self.zones[zone.as_usize()].entry = ZoneEntry::Unknown(UnknownReason::Contradiction);
         }
     }
 

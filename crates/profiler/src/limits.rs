@@ -65,6 +65,9 @@ pub const EVIDENCE_HIGH: f64 = 9.22;
 pub const EVIDENCE_CONTROL: f64 = 4.6;
 /// Evidence for a step of a search, whose result is confirmed: wrong once in 20.
 pub const EVIDENCE_STEP: f64 = 3.0;
+/// Sets of groups that seem to share hardware with a zone although none of them does, until the zone
+/// is left unknown. Among a hundred groups a few sets are slow by chance.
+pub const FALSE_ALARMS_MAX: u32 = 6;
 /// Random zones that are measured first. If all of them share one group, the drive has one.
 pub const ONE_GROUP_ZONES: usize = 64;
 /// Zones without a new group after which all groups count as found, beside two for each group.

@@ -189,6 +189,15 @@ impl Profiler {
         self.events.pop_front()
     }
 
+    /// Ends the measurement with what it has found, as if the time were over. Completions of reads
+    /// in flight are ignored.
+    pub fn shutdown(&mut self, now: Instant) {
+        self.now = now;
+        if !matches!(self.stage, Stage::Done(_)) {
+            self.finish_search();
+        }
+    }
+
     /// How far the measurement is.
     #[must_use]
     pub fn progress(&self) -> Progress {
@@ -372,6 +381,9 @@ impl Profiler {
 
     /// The end, because all zones are measured or the time is over.
     fn finish_search(&mut self) {
+        if let Stage::Search(search) = &mut self.stage {
+            search.finish(&self.knowledge);
+        }
         if let Stage::Search(search) = &self.stage
             && let Some(rule) = search.rule()
             && let Some(confidence) = rule.confidence()

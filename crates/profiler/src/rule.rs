@@ -3,6 +3,9 @@
 //! Drives that take dies in turn give zones groups that repeat. The rule is learned from the first
 //! zones, predicts the others, and is checked with each zone that is measured.
 
+use std::cmp::Reverse;
+use std::collections::BTreeMap;
+
 use crate::GroupId;
 use crate::limits::{INFERRED_CONFIDENCE_MAX, RULE_CHECKS_MIN, RULE_CHECKS_PER_MISS};
 
@@ -47,6 +50,50 @@ impl Rule {
             *entry = if entry.is_none() { Some(place) } else { None };
         }
         Some(Rule { cycle, place_of_group, hits: 0, misses: 0 })
+    }
+
+    /// Groups whose zones stand where more zones of another group do: the same hardware was found
+    /// twice.
+    pub(crate) fn duplicates(&self, known: &[Option<GroupId>]) -> Vec<GroupId> {
+        let mut places = BTreeMap::<GroupId, BTreeMap<usize, usize>>::new();
+        for (place, group) in self.counted(known) {
+            *places.entry(group).or_default().entry(place).or_default() += 1;
+        }
+        // The place of most of the zones of each group, and how many these are.
+        let of_group: Vec<(GroupId, usize, usize)> = places
+            .iter()
+            .filter_map(|(group, places)| {
+                let (place, count) = places.iter().max_by_key(|(place, count)| (**count, Reverse(**place)))?;
+                Some((*group, *place, *count))
+            })
+            .collect();
+        let is_duplicate = |(group, place, count): &&(GroupId, usize, usize)| {
+            of_group.iter().any(|(other, at, zones)| other != group && at == place && (zones, other) > (count, group))
+        };
+        of_group.iter().filter(is_duplicate).map(|(group, ..)| *group).collect()
+    }
+
+    /// Takes the groups of most zones at each place, where zones are known.
+    pub(crate) fn refresh(&mut self, known: &[Option<GroupId>]) {
+        let mut groups = vec![BTreeMap::<GroupId, usize>::new(); self.cycle.len()];
+        for (place, group) in self.counted(known) {
+            *groups[place].entry(group).or_default() += 1;
+        }
+        for (entry, groups) in self.cycle.iter_mut().zip(&groups) {
+            let most = groups.iter().max_by_key(|(group, count)| (**count, Reverse(**group)));
+            *entry = most.map_or(*entry, |(group, _)| *group);
+        }
+        let most = self.cycle.iter().map(|group| group.0 as usize + 1).max().unwrap_or(0);
+        self.place_of_group = vec![None; most.max(self.place_of_group.len())];
+        for (place, group) in self.cycle.iter().enumerate() {
+            let entry = &mut self.place_of_group[group.0 as usize];
+            *entry = if entry.is_none() { Some(place) } else { None };
+        }
+    }
+
+    /// Known zones: their places in the cycle, and their groups.
+    fn counted<'a>(&'a self, known: &'a [Option<GroupId>]) -> impl Iterator<Item = (usize, GroupId)> + 'a {
+        known.iter().enumerate().filter_map(|(zone, group)| Some((zone % self.cycle.len(), (*group)?)))
     }
 
     pub(crate) fn period(&self) -> usize {
@@ -106,6 +153,15 @@ mod tests {
         let shifted = known(&[0, 1, 2, 0, 1, 2, 2, 0, 99, 99]);
         assert_eq!(rule.predict(8, &shifted), [1, 2].map(GroupId));
         assert_eq!(rule.predict(2, &shifted), [2].map(GroupId), "both agree");
+    }
+
+    #[test]
+    fn a_group_that_was_found_twice_is_the_smaller_one_at_its_place() {
+        let zones = known(&[0, 1, 0, 1, 0, 2, 0, 2, 0, 1, 0, 1, 0, 1]);
+        let mut rule = Rule::find(&known(&[0, 2, 0, 2, 0, 2]), 3).unwrap();
+        assert_eq!(rule.duplicates(&zones), [GroupId(2)]);
+        rule.refresh(&zones);
+        assert_eq!(rule.predict(15, &[None; 16]), [GroupId(1)]);
     }
 
     #[test]

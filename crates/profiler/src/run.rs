@@ -29,7 +29,7 @@ pub fn run<D: ZonedDevice + ?Sized>(
     profiler: &mut Profiler,
     device: &mut D,
     clock: &mut dyn LiveClock,
-    observe: &mut dyn FnMut(&mut Profiler),
+    observe: &mut dyn FnMut(&mut Profiler, Instant),
 ) -> Result<GroupTable, ReportFailed> {
     let mut completions = CompletionQueue::new();
     loop {
@@ -52,6 +52,6 @@ pub fn run<D: ZonedDevice + ?Sized>(
         if profiler.next_timeout().is_some_and(|at| at <= now) {
             profiler.on_timeout(now);
         }
-        observe(profiler);
+        observe(profiler, now);
     }
 }

@@ -13,7 +13,7 @@ use crate::limits::{
 };
 use crate::probe::{Probe, Reading};
 use crate::rule::Rule;
-use crate::visit::{Visit, VisitEnd};
+use crate::visit::{Visit, VisitEffort, VisitEnd};
 use crate::{Evidence, GroupId, UnknownReason, ZoneEntry};
 
 /// Visits zones: first random ones, then the first ones in their order, from which the order of
@@ -97,6 +97,13 @@ impl Search {
         self.at.min(self.order.len())
     }
 
+    /// All zones are visited that will be: groups that were dissolved are in no prediction.
+    pub(crate) fn finish(&mut self, knowledge: &Knowledge) {
+        if let Some(rule) = &mut self.rule {
+            rule.refresh(&knowledge.known);
+        }
+    }
+
     /// The order of allocation, if the drive has one.
     pub(crate) fn rule(&self) -> Option<&Rule> {
         self.rule.as_ref()
@@ -176,11 +183,13 @@ impl Search {
     fn begin_visit(&mut self, knowledge: &mut Knowledge) -> Option<()> {
         loop {
             self.learn_order(knowledge);
-            if self.has_one_group(knowledge) || self.has_enough() {
+            if self.has_one_group(knowledge) {
                 return None;
             }
-            if self.at == self.order.len() && !self.begin_second_pass(knowledge) {
-                return None;
+            let is_over = self.has_enough() || self.at == self.order.len();
+            if is_over {
+                // The samples are taken again before the first visit of the second pass.
+                return self.begin_second_pass(knowledge).then_some(());
             }
             let zone = self.order[self.at];
             if !knowledge.is_readable(zone) {
@@ -195,8 +204,10 @@ impl Search {
     fn start(&mut self, zone: ZoneIndex, knowledge: &Knowledge) {
         let predicted = self.rule.as_ref().map(|rule| rule.predict(zone.as_usize(), &knowledge.known));
         let predicted = predicted.unwrap_or_default();
-        self.predicted = predicted.first().copied();
-        self.visit = Some(Visit::new(zone, predicted, self.is_discovering(knowledge), knowledge));
+        // Predictions of the second pass are not checked: some are of groups that were dissolved.
+        self.predicted = predicted.first().copied().filter(|_| !self.is_second_pass);
+        let effort = VisitEffort { is_discovering: self.is_discovering(knowledge), is_pairwise: self.is_second_pass };
+        self.visit = Some(Visit::new(zone, predicted, effort, knowledge));
     }
 
     /// All random zones share the first group: more would show the same.
@@ -239,13 +250,17 @@ impl Search {
         }
     }
 
-    /// Visits zones again that were undecided, and those of groups that are much smaller than others:
+    /// Visits zones again that were undecided, and those of groups that are smaller than others:
     /// the samples are better now.
     fn begin_second_pass(&mut self, knowledge: &mut Knowledge) -> bool {
-        if std::mem::replace(&mut self.is_second_pass, true) || !self.has_final_samples {
+        if std::mem::replace(&mut self.is_second_pass, true) || !self.has_pairs {
             return false;
         }
-        knowledge.dissolve_small_groups();
+        // A group that is found twice keeps the search for groups going; this ends it.
+        self.since_new = usize::MAX / 2;
+        let mut doubtful = knowledge.small_groups();
+        doubtful.extend(self.rule.iter().flat_map(|rule| rule.duplicates(&knowledge.known)));
+        doubtful.into_iter().for_each(|group| knowledge.dissolve(group));
         let is_open = |zone: &ZoneIndex| {
             let entry = knowledge.zones[zone.as_usize()].entry;
             let reasons = [UnknownReason::Noise, UnknownReason::Contradiction, UnknownReason::SeveralGroups];

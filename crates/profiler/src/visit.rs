@@ -7,7 +7,7 @@
 use zonda_zoned::{Duration, ZoneIndex};
 
 use crate::knowledge::Knowledge;
-use crate::limits::{CONTROL_ZONES_MAX, EVIDENCE_CONTROL, EVIDENCE_HIGH, EVIDENCE_STEP, TRIES_MAX};
+use crate::limits::{CONTROL_ZONES_MAX, EVIDENCE_CONTROL, EVIDENCE_HIGH, EVIDENCE_STEP, FALSE_ALARMS_MAX, TRIES_MAX};
 use crate::probe::Probe;
 use crate::{GroupId, UnknownReason};
 
@@ -21,10 +21,21 @@ pub(crate) struct Visit {
     candidates: Vec<GroupId>,
     step: Step,
     test: Test,
-    /// The zone was compared with every group.
-    has_excluded: bool,
-    /// Whether new groups are likely, so that all are excluded first.
-    is_discovering: bool,
+    /// Groups that are still to be excluded once the alarm is false that is being narrowed down;
+    /// `None` if the zone is not being compared with all groups.
+    pending: Option<Vec<GroupId>>,
+    /// Alarms of sets of groups of which none was the zone's.
+    false_alarms: u32,
+    effort: VisitEffort,
+}
+
+/// How a zone is compared with groups.
+#[derive(Clone, Copy, Debug, Default)]
+pub(crate) struct VisitEffort {
+    /// New groups are likely, so that all are excluded first.
+    pub(crate) is_discovering: bool,
+    /// Groups are excluded in pairs: sets have not decided before, or wrongly.
+    pub(crate) is_pairwise: bool,
 }
 
 #[derive(Debug)]
@@ -90,11 +101,12 @@ impl Test {
 
 impl Visit {
     /// Begins with a zone; the predictions come most likely first.
-    pub(crate) fn new(zone: ZoneIndex, predicted: Vec<GroupId>, is_discovering: bool, knowledge: &Knowledge) -> Visit {
+    pub(crate) fn new(zone: ZoneIndex, predicted: Vec<GroupId>, effort: VisitEffort, knowledge: &Knowledge) -> Visit {
         let candidates = knowledge.live_groups();
         let predicted = predicted.into_iter().filter(|group| candidates.contains(group)).collect();
         let (step, test) = (Step::Own, Test::default());
-        let mut visit = Visit { zone, predicted, candidates, step, test, has_excluded: false, is_discovering };
+        let (pending, false_alarms) = (None, 0);
+        let mut visit = Visit { zone, predicted, candidates, step, test, pending, false_alarms, effort };
         visit.try_next_prediction(knowledge);
         visit
     }
@@ -126,12 +138,22 @@ impl Visit {
                 let rest = from.into_iter().filter(|group| !part.contains(group)).collect();
                 self.narrow(rest, knowledge);
             }
-            (Step::Confirm(_), Decision::Free) if self.has_excluded => {
-                return Some(VisitEnd::Unknown(UnknownReason::Contradiction));
-            }
-            (Step::Confirm(_), Decision::Free) => self.exclude(knowledge.live_groups(), knowledge),
-            (Step::Exclude { part, .. }, Decision::Shared) => {
-                self.has_excluded = true;
+            (Step::Confirm(_), Decision::Free) => match self.pending.take() {
+                None => self.exclude(knowledge.live_groups(), knowledge),
+                Some(_) if self.false_alarms == FALSE_ALARMS_MAX => {
+                    return Some(VisitEnd::Unknown(UnknownReason::Contradiction));
+                }
+                // In other sets than before: what was slow by chance is among other groups then.
+                Some(pending) => {
+                    self.false_alarms += 1;
+                    let count = pending.len();
+                    let pending = knowledge.random_groups(pending, count);
+                    self.exclude(pending, knowledge);
+                }
+            },
+            (Step::Exclude { part, mut rest }, Decision::Shared) => {
+                rest.extend(&part);
+                self.pending = Some(rest);
                 self.narrow(part, knowledge);
             }
             (Step::Exclude { rest, .. }, Decision::Free) => self.exclude(rest, knowledge),
@@ -150,6 +172,20 @@ impl Visit {
             (Step::Control { .. }, Decision::Shared) => {
                 return Some(VisitEnd::Unknown(UnknownReason::SeveralGroups));
             }
+            // A set that decides nothing may have zones that are slow by chance: a half of it is less
+            // ambiguous.
+            (Step::Narrow { from, part }, Decision::Undecided) if part.len() > 1 => {
+                let half = part[..part.len() / 2].to_vec();
+                self.compare(from, half, knowledge);
+            }
+            (Step::Exclude { mut part, rest }, Decision::Undecided) if part.len() > 1 => {
+                let half = part.split_off(part.len() / 2);
+                self.exclude_part(part, half.into_iter().chain(rest).collect(), knowledge);
+            }
+            (Step::Control { group, evidence, is_second: false }, Decision::Undecided) => {
+                self.test.evidence = evidence;
+                self.control(group, true, knowledge);
+            }
             (_, Decision::Undecided) => return noise,
         }
         None
@@ -166,7 +202,7 @@ impl Visit {
     }
 
     fn search(&mut self, knowledge: &Knowledge) {
-        if self.is_discovering {
+        if self.effort.is_discovering {
             self.exclude(knowledge.live_groups(), knowledge);
         } else {
             self.narrow(self.candidates.clone(), knowledge);
@@ -187,10 +223,15 @@ impl Visit {
             }
             count => {
                 let part = from[..set_size(count.div_ceil(2), knowledge)].to_vec();
-                self.test = Test::new(knowledge.baselines(&part), EVIDENCE_STEP, EVIDENCE_STEP);
-                self.step = Step::Narrow { from, part };
+                self.compare(from, part, knowledge);
             }
         }
+    }
+
+    /// Decides whether the group is in this part of the candidates.
+    fn compare(&mut self, from: Vec<GroupId>, part: Vec<GroupId>, knowledge: &Knowledge) {
+        self.test = Test::new(knowledge.baselines(&part), EVIDENCE_STEP, EVIDENCE_STEP);
+        self.step = Step::Narrow { from, part };
     }
 
     fn exclude(&mut self, mut groups: Vec<GroupId>, knowledge: &Knowledge) {
@@ -199,9 +240,14 @@ impl Visit {
             self.test = Test::new(vec![self.zone], EVIDENCE_HIGH, EVIDENCE_STEP);
             return;
         }
-        let rest = groups.split_off(set_size(groups.len(), knowledge));
-        self.test = Test::new(knowledge.baselines(&groups), EVIDENCE_STEP, EVIDENCE_HIGH);
-        self.step = Step::Exclude { part: groups, rest };
+        let count = if self.effort.is_pairwise { 1 } else { set_size(groups.len(), knowledge) };
+        let rest = groups.split_off(count);
+        self.exclude_part(groups, rest, knowledge);
+    }
+
+    fn exclude_part(&mut self, part: Vec<GroupId>, rest: Vec<GroupId>, knowledge: &Knowledge) {
+        self.test = Test::new(knowledge.baselines(&part), EVIDENCE_CONTROL, EVIDENCE_HIGH);
+        self.step = Step::Exclude { part, rest };
     }
 
     fn control(&mut self, group: GroupId, is_second: bool, knowledge: &mut Knowledge) {

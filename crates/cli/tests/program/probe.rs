@@ -1,6 +1,35 @@
 //! `zonda probe`.
 
-use super::{json_of, output_of, refused_in, scratch, zonda_in};
+use std::collections::BTreeSet;
+use std::path::{Path, PathBuf};
+
+use super::server::Server;
+use super::{assert_golden, json_in, json_of, output_in, output_of, refused_in, scratch, zonda_in};
+
+/// Names and contents of all files of a directory.
+fn contents(directory: PathBuf) -> BTreeSet<(PathBuf, Vec<u8>)> {
+    let files = std::fs::read_dir(directory).expect("it exists").map(|file| file.expect("it can be listed").path());
+    files.map(|path| (path.clone(), std::fs::read(path).expect("it can be read"))).collect()
+}
+
+/// An image with 24 zones of 1 MiB in `drive`, of which the first are full.
+fn make_drive(directory: &Path, full: u32) {
+    let size = ["--zones", "24", "--zone-capacity", "1MiB"];
+    output_in(directory, &[&["drive", "create", "drive"], &size[..]].concat());
+    if full == 0 {
+        return;
+    }
+    let job = format!("[[job]]\noperation = \"write\"\nblock_size = \"64 KiB\"\nzones = \"0..{full}\"\n");
+    std::fs::write(directory.join("fill.toml"), job).expect("the directory is writable");
+    output_in(directory, &["bench", "fill.toml", "--target", "drive", "--yes", "--quiet"]);
+}
+
+/// Zones in each state.
+fn states(directory: &Path) -> Vec<String> {
+    let report = json_in(directory, &["zone", "report", "drive", "--json"]);
+    let zones = report["zones"].as_array().expect("a list of zones");
+    zones.iter().map(|zone| zone["state"].as_str().expect("a name").to_owned()).collect()
+}
 
 #[test]
 fn the_groups_of_a_simulated_drive_are_shown_and_stored_as_they_are_printed() {
@@ -25,10 +54,90 @@ fn a_drive_of_large_zones_has_one_group() {
 }
 
 #[test]
+fn an_image_is_probed_without_a_change_while_a_server_reads_it() {
+    let directory = scratch("probe-read-only");
+    make_drive(&directory, 12);
+    let before = contents(directory.join("drive"));
+    let server = Server::start(&directory, &["--read-only", "drive"]);
+    output_in(&directory, &["probe", "--groups-only", "drive", "--budget", "300ms", "--quiet"]);
+    let report = json_in(&directory, &["probe", "drive", "--budget", "1s", "--json", "--quiet"]);
+    assert_eq!(report["conditions"]["is_destructive"], false);
+    let loads = report["findings"].as_array().expect("a list");
+    assert!(loads.len() > 5 && loads.iter().all(|load| load["load"]["kind"] == "read"), "{loads:?}");
+    assert!(contents(directory.join("drive")) == before);
+    server.stop();
+}
+
+#[test]
+fn a_simulated_drive_has_the_same_report_each_time() {
+    let directory = scratch("probe-model");
+    let arguments = ["probe", "model:tiny", "--destructive", "--budget", "2s", "--quiet"];
+    let out = output_in(&directory, &[&arguments[..], &["--out", "report"]].concat());
+    assert_golden("probe_tiny.txt", &out);
+    let stored = |name: &str| std::fs::read_to_string(directory.join("report").join(name)).expect("it was written");
+    let json = output_in(&directory, &[&arguments[..], &["--json"]].concat());
+    assert_eq!(stored("report.json"), json, "the same seed");
+    assert_golden("probe_tiny.json", &json.replace("},{\"part\"", "},\n{\"part\""));
+    assert_golden("probe_tiny.toml", &stored("zonda.toml"));
+    let page = stored("report.html");
+    assert!(!page.contains("<script") && !page.contains("http"), "it loads nothing from other servers");
+    for words in ["Guidelines", "Interference", "Recommended configuration", "Conflict groups"] {
+        assert!(page.contains(words), "{words}");
+    }
+    let same = output_in(&directory, &["probe", "report/report.json", "--compare", "report/report.json"]);
+    assert!(same.contains("no change beyond noise"), "{same}");
+    let printed = output_in(&directory, &["probe", "report/report.json", "--json"]);
+    assert_eq!(printed, json, "a stored report is printed again");
+}
+
+#[test]
+fn another_drive_differs_from_an_older_report() {
+    let directory = scratch("probe-compare");
+    let of = |profile: &str| {
+        output_in(
+            &directory,
+            &["probe", profile, "--budget", "500ms", "--quiet", "--out", profile.trim_start_matches("model:")],
+        )
+    };
+    of("model:tiny");
+    of("model:zn540");
+    let text = output_in(&directory, &["probe", "zn540/report.json", "--compare", "tiny/report.json"]);
+    assert!(text.contains("beyond noise") && text.contains("zone capacity"), "{text}");
+    let changes = json_in(&directory, &["probe", "zn540/report.json", "--compare", "tiny/report.json", "--json"]);
+    assert!(changes["changes"].as_array().is_some_and(|changes| changes.len() > 3), "{changes}");
+}
+
+#[test]
+fn zones_are_written_only_after_confirmation_and_are_empty_at_the_end() {
+    let directory = scratch("probe-destructive");
+    make_drive(&directory, 6);
+    let before = states(&directory);
+    let refused = refused_in(&directory, &["probe", "drive", "--destructive", "--budget", "1s", "--quiet"]);
+    assert!(refused.contains("6.00 MiB of data in zones 0..6 would be lost") && refused.contains("--yes"), "{refused}");
+    assert_eq!(states(&directory), before, "nothing was changed");
+    let arguments = ["probe", "drive", "--destructive", "--yes", "--budget", "4s", "--quiet", "--out", "report"];
+    let text = output_in(&directory, &arguments);
+    assert!(text.contains("reads, writes and resets"), "{text}");
+    assert!(states(&directory).iter().all(|state| state == "empty"), "{:?}", states(&directory));
+    // The recommended configuration can be served.
+    let path = directory.join("report/zonda.toml");
+    let settings = std::fs::read_to_string(&path).expect("it was written");
+    std::fs::write(&path, settings.replace(":4420", ":0")).expect("it can be written");
+    let server = Server::start(&directory, &["--config", "report/zonda.toml"]);
+    server.stop();
+}
+
+#[test]
 fn mistakes_are_refused_before_the_measurement() {
     let directory = scratch("probe-refused");
     let of = |arguments: &[&str]| refused_in(&directory, arguments);
     assert!(of(&["probe", "--groups-only", "model:tinny"]).contains("did you mean \"tiny\"?"));
+    assert!(of(&["probe", "model:tinny"]).contains("did you mean \"tiny\"?"));
     let text = of(&["probe", "--groups-only", "model:tiny", "--out", "missing/groups.json"]);
     assert!(text.contains("missing/groups.json"), "{text}");
+    std::fs::write(directory.join("other.json"), "{\"format\":\"zonda-groups\",\"version\":1}").expect("writable");
+    let text = of(&["probe", "model:tiny", "--compare", "other.json"]);
+    assert!(text.contains("other.json") && text.contains("zonda-groups"), "{text}");
+    let text = of(&["probe", "nothing-here"]);
+    assert!(text.contains("nothing-here"), "{text}");
 }

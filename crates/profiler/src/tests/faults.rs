@@ -76,7 +76,7 @@ fn a_drive_that_does_not_report_its_zones_is_an_error() {
     let mut device = faulty(vec![(reports, When::Once, FaultEffect::Fail(Status::InternalError))]);
     let geometry = device.geometry(NamespaceId::FIRST).clone();
     let mut profiler = Profiler::new(&geometry, config(Strategy::Search, 1));
-    let result = run(&mut profiler, &mut device, &mut VirtualClock::default(), &mut |_| {});
+    let result = run(&mut profiler, &mut device, &mut VirtualClock::default(), &mut |_, _| {});
     assert_eq!(result, Err(ReportFailed(Status::InternalError)));
 }
 

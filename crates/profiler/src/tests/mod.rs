@@ -67,7 +67,7 @@ pub(crate) fn config(strategy: Strategy, seed: u64) -> ProfilerConfig {
 pub(crate) fn measure<D: ZonedDevice>(device: &mut D, config: ProfilerConfig) -> GroupTable {
     let geometry = device.geometry(NamespaceId::FIRST).clone();
     let mut profiler = Profiler::new(&geometry, config);
-    let table = run(&mut profiler, device, &mut VirtualClock::default(), &mut |_| {});
+    let table = run(&mut profiler, device, &mut VirtualClock::default(), &mut |_, _| {});
     table.expect("the drive reports its zones")
 }
 

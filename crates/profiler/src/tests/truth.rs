@@ -20,14 +20,16 @@ fn every_built_in_profile_with_sequential_zones_is_among_the_tests() {
 #[test]
 fn groups_are_the_dies_or_channels_that_zones_share_in_whatever_order_they_were_filled() {
     for (name, groups) in WITH_GROUPS {
-        for (seed, filled) in [(1, Filled::InOrder), (2, Filled::AtRandom)] {
+        // With seeds 5 and 8 groups were found twice before, or zones stayed undecided.
+        for (seed, filled) in
+            [(1, Filled::InOrder), (2, Filled::AtRandom), (5, Filled::AtRandom), (8, Filled::AtRandom)]
+        {
             let mut drive = full_drive(&profile(name, ZONES), filled, seed);
-            let table = measure(&mut drive, config(Strategy::Search, seed));
+            let config = ProfilerConfig { prng: Prng::new(seed), ..config(Strategy::Search, seed) };
+            let table = measure(&mut drive, config);
             let score = score(&table, &|zone| true_group(&drive, zone));
-            assert_eq!(score.certain_and_wrong, 0, "{name} {filled:?}: {score:?}");
-            // A die may be found twice, with no certain zone in the second group.
-            assert!(table.groups().abs_diff(groups) <= 1 && score.wrong <= 1, "{name} {filled:?}: {score:?}");
-            assert!(score.unknown * 100 <= 3 * ZONES, "{name} {filled:?}: {score:?}");
+            let found = (table.groups(), score.wrong, score.unknown);
+            assert_eq!(found, (groups, 0, 0), "{name} {filled:?} {seed}: {score:?}");
         }
     }
 }
@@ -86,7 +88,7 @@ fn zones_that_were_filled_out_of_order_are_found_although_their_neighbors_follow
     }
     let table = measure(&mut drive, config(Strategy::Search, 1));
     let score = score(&table, &|zone| true_group(&drive, zone));
-    assert!(score.wrong == 0 && score.unknown * 100 <= 3 * ZONES, "{score:?}");
+    assert_eq!((score.wrong, score.unknown), (0, 0), "{score:?}");
 }
 
 #[test]

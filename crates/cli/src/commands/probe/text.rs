@@ -4,7 +4,8 @@ use std::collections::BTreeMap;
 
 use zonda_profiler::{Evidence, GroupTable, UnknownReason, Verdict, ZoneEntry};
 
-use super::{Measured, picture};
+use super::groups::Measured;
+use super::picture;
 use crate::output::Screen;
 use crate::units;
 

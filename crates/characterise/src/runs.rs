@@ -1,0 +1,158 @@
+//! One run of loads at the same time: zones are prepared, the load generator runs, and each load
+//! gets its figures.
+
+use zonda_config::unplaced;
+use zonda_workload::{JobResult, Plan, RequestKind, RunResult, Runner};
+use zonda_zoned::{Blocks, Duration, NamespaceId, Status, ZoneIndex};
+
+use crate::characterise::Work;
+use crate::finding::{Figures, Finding, counted};
+use crate::jobs::{self, PlannedJob};
+use crate::plan::Run;
+use crate::{Kind, Load, Missing, PrepareFailed};
+
+/// Zones that are reset in a run, at least.
+pub(crate) const RESET_ZONES_MIN: usize = 8;
+/// Zones that are reset in a run, at most.
+const RESET_ZONES_MAX: usize = 2048;
+/// The preparation of one run with resets takes at most this part of the budget: one of so many.
+pub(crate) const FILL_ONE_IN: u64 = 100;
+/// The time of a run, as a share of the time after which resets or finishes would have no zone left.
+const ZONES_LAST_PERCENT: u64 = 80;
+
+/// Runs loads for a time, and adds a finding for each.
+///
+/// # Errors
+/// Why there are no figures of any of them.
+pub(crate) fn measure(work: &mut Work<'_>, run: &Run, time: Duration) -> Result<(), Missing> {
+    let geometry = work.subject.geometry().clone();
+    let planned = planned(work, run, time).ok_or(Missing::TooFewZones)?;
+    let time = time_of(work, run, &planned, time);
+    let specs: Vec<_> = planned.iter().map(|job| unplaced(job.spec.clone())).collect();
+    let has_ramp = run.loads.iter().any(|load| !load.kind.is_management());
+    let plan = Plan::new(&jobs::run_spec(work.seed, time, has_ramp), &specs, &geometry);
+    let plan = plan.map_err(|error| Missing::NotSupported(error.message))?;
+
+    let mut fills = work.zones.fills.clone();
+    fills.extend(planned.iter().flat_map(|job| &job.fills).copied());
+    work.subject.prepare(&fills).map_err(|error| of_preparation(&error))?;
+    let payload = work.subject.payload();
+    let (device, clock) = work.subject.parts();
+    let result = Runner::new(plan, payload, NamespaceId::FIRST).run_live(device, clock, &mut |_| {});
+    let changed: Vec<ZoneIndex> = planned.into_iter().flat_map(|job| job.changes).collect();
+    work.subject.forget(&changed);
+
+    for (place, load) in run.loads.iter().enumerate() {
+        let beside = (run.loads.len() > 1).then(|| run.loads[1 - place]);
+        // Of two equal loads one stands for both.
+        if place == 0 || beside != Some(*load) {
+            work.findings.push(Finding::new(run.part, *load, beside, figures(&result, place, load.kind)));
+        }
+    }
+    Ok(())
+}
+
+/// The jobs of the loads, each with zones of its own; `None` if there are too few.
+fn planned(work: &Work<'_>, run: &Run, time: Duration) -> Option<Vec<PlannedJob>> {
+    let geometry = work.subject.geometry();
+    let mut free = &work.zones.write[..];
+    let most = work.zones.write.len() / run.loads.len();
+    let mut planned = Vec::new();
+    for (place, load) in run.loads.iter().enumerate() {
+        let job = match load.kind {
+            Kind::Read => jobs::reads(place, load, &work.zones.read, geometry),
+            Kind::Write | Kind::Append => jobs::writes(place, load, &mut free, most, time, geometry),
+            Kind::Finish => jobs::finishes(place, &mut free, most, geometry),
+            Kind::Reset => {
+                let fill = fill_of(load, geometry.zone_capacity_blocks);
+                jobs::resets(place, &mut free, reset_zones(work, load, fill, most), fill, geometry)
+            }
+            Kind::Open | Kind::Close => None,
+        };
+        planned.push(job?);
+    }
+    Some(planned)
+}
+
+/// Blocks of a zone that is so full.
+pub(crate) fn fill_of(load: &Load, capacity: Blocks) -> Blocks {
+    let percent = u64::from(load.fill_percent.unwrap_or(0));
+    Blocks(capacity.0 * percent / 100)
+}
+
+/// As many zones as can be filled in the time for that. Partly written zones are active.
+fn reset_zones(work: &Work<'_>, load: &Load, fill: Blocks, most: usize) -> usize {
+    let affordable = Duration(work.budget_part(FILL_ONE_IN));
+    let active = match load.fill_percent {
+        Some(1..=99) => work.subject.active_max().saturating_sub(ZONES_BESIDE) as usize,
+        _ => usize::MAX,
+    };
+    let most = most.min(RESET_ZONES_MAX).min(active.max(1));
+    let mut count = RESET_ZONES_MIN.min(most);
+    while count * 2 <= most {
+        let zones: Vec<_> = work.zones.write.iter().take(count * 2).map(|zone| (*zone, fill)).collect();
+        if work.subject.preparation(&zones) > affordable {
+            break;
+        }
+        count *= 2;
+    }
+    count
+}
+
+/// Active zones that are left for loads beside resets of partly written zones.
+const ZONES_BESIDE: u32 = 8;
+
+/// Resets and finishes must last until the end of the run: their rates alone are known.
+fn time_of(work: &Work<'_>, run: &Run, planned: &[PlannedJob], time: Duration) -> Duration {
+    let mut time = time;
+    if run.loads.len() < 2 {
+        return time;
+    }
+    for (load, job) in run.loads.iter().zip(planned) {
+        if !load.kind.is_management() {
+            continue;
+        }
+        let alone = work
+            .findings
+            .iter()
+            .find(|finding| finding.part == run.part && finding.load == *load && finding.beside.is_none());
+        if let Some(figures) = alone.and_then(|finding| finding.figures) {
+            let lasts_ns = job.changes.len() as f64 / figures.per_second.max(1e-9) * 1e9;
+            time = time.min(Duration((lasts_ns.min(1e18) as u64) * ZONES_LAST_PERCENT / 100));
+        }
+    }
+    Duration(time.0.max(1))
+}
+
+fn figures(result: &RunResult, place: usize, kind: Kind) -> Result<Figures, Missing> {
+    let job: &JobResult = &result.jobs[place];
+    if let Some(of_kind) = job.kind(counted(kind)) {
+        return Ok(Figures::of_job(of_kind, &intervals(result, place, job)));
+    }
+    // A finisher that cannot finish is not excused by the blocks that it has written.
+    let counts = |error: &RequestKind| *error == counted(kind) || kind == Kind::Finish;
+    match job.errors.iter().find(|error| counts(&error.kind)) {
+        Some(error) => Err(of_status(error.status)),
+        None => Err(Missing::NoneCompleted),
+    }
+}
+
+/// Requests in a second in each whole interval in which the job was measured.
+fn intervals(result: &RunResult, place: usize, job: &JobResult) -> Vec<f64> {
+    let from = result.ramp_ns.max(job.started_ns);
+    let is_measured = |start_ns: u64, length_ns: u64| start_ns >= from && start_ns + length_ns <= job.ended_ns;
+    let samples = result.series.iter().filter(|sample| is_measured(sample.start_ns, sample.length_ns));
+    samples.map(|sample| sample.jobs[place].operations as f64 * 1e9 / sample.length_ns.max(1) as f64).collect()
+}
+
+/// A status that a drive without the operation returns is no failure.
+pub(crate) fn of_status(status: Status) -> Missing {
+    match status {
+        Status::InvalidField | Status::InvalidZoneOperation => Missing::NotSupported(status.to_string()),
+        _ => Missing::Failed(status.to_string()),
+    }
+}
+
+pub(crate) fn of_preparation(error: &PrepareFailed) -> Missing {
+    Missing::Failed(error.to_string())
+}

@@ -1,0 +1,224 @@
+//! Whole characterisations of models, in virtual time.
+
+use zonda_layers::{Fault, FaultEffect, FaultRule, Matcher, OperationKind, OperationSet, When};
+use zonda_profiler::{DriveIdentity, VirtualClock};
+use zonda_ssd::{Ssd, profile::Profile};
+use zonda_zoned::{
+    Blocks, Command, CommandId, CompletionQueue, Duration, Instant, NamespaceId, Operation, Outcome, PayloadKind, Prng,
+    ReportFilter, Status, ZoneDescriptor, ZoneIndex, ZoneState, ZonedDevice,
+};
+
+use crate::*;
+
+fn profile(zones: u32) -> Profile {
+    let mut profile = Profile::parse(zonda_profiles::builtin_text("bae-small").expect("built in")).expect("valid");
+    profile.geometry.zones = zones;
+    profile
+}
+
+fn options(budget: Duration) -> Options {
+    Options { budget, seed: 1 }
+}
+
+fn of_model(may_write: bool, budget: Duration) -> Characterisation {
+    let mut subject = ModelSubject::new(profile(400), may_write, 1);
+    characterise(&mut subject, &options(budget), &mut |_| Control::Continue).expect("the model reports its zones")
+}
+
+fn report_of(measured: Characterisation) -> Report {
+    let geometry = profile(400).geometry();
+    let conditions = Conditions {
+        target: "model:bae-small".to_owned(),
+        is_virtual: true,
+        is_destructive: true,
+        budget_ns: 1,
+        seed: 1,
+        made_at_unix_s: None,
+    };
+    Report::new(DriveIdentity::new("S", &geometry), DriveLimits::of(&geometry), conditions, measured)
+}
+
+const BUDGET: Duration = Duration::from_secs(40);
+
+#[test]
+fn all_parts_of_a_model_are_measured_within_the_budget_and_the_same_seed_gives_the_same_report() {
+    let measured = of_model(true, BUDGET);
+    for part in &measured.parts {
+        assert_eq!(part.reason, None, "{part:?}");
+        assert!(part.part == Part::Groups || part.measured > 5, "{part:?}");
+    }
+    assert!(measured.elapsed <= BUDGET + Duration::from_secs(1), "{}", measured.elapsed);
+    let report = report_of(measured);
+    assert_eq!(report.matrix_loads().iter().map(|load| load.kind).collect::<Vec<_>>(), Kind::MATRIX);
+    let missing: Vec<&Finding> = report.findings.iter().filter(|finding| finding.figures.is_none()).collect();
+    assert!(missing.len() * 10 < report.findings.len(), "{missing:?}");
+    assert!(report.guidelines.len() > 8, "{:?}", report.guidelines);
+    assert_eq!(report.groups.as_ref().map(|groups| groups.groups), Some(8));
+    assert_eq!(report.to_json(), report_of(of_model(true, BUDGET)).to_json());
+}
+
+#[test]
+fn without_permission_only_groups_and_reads_are_measured_and_the_others_say_why() {
+    let measured = of_model(false, Duration::from_secs(4));
+    for summary in &measured.parts {
+        let expected = summary.part.is_destructive().then_some(Missing::ReadOnly);
+        assert_eq!(summary.reason, expected, "{summary:?}");
+    }
+    assert!(measured.findings.iter().all(|finding| finding.load.kind == Kind::Read && finding.figures.is_some()));
+}
+
+#[test]
+fn a_user_who_stops_gets_what_is_measured_and_the_rest_is_interrupted() {
+    let mut subject = ModelSubject::new(profile(400), true, 1);
+    let mut observe = |step: &Progress| if step.part == Part::Writes { Control::Stop } else { Control::Continue };
+    let measured = characterise(&mut subject, &options(BUDGET), &mut observe).expect("it reports its zones");
+    assert!(measured.is_interrupted);
+    let of = |part: Part| measured.findings.iter().filter(move |finding| finding.part == part);
+    assert!(of(Part::Reads).all(|finding| finding.figures.is_some()) && of(Part::Reads).count() > 5);
+    assert!(of(Part::Writes).all(|finding| finding.missing == Some(Missing::Interrupted)));
+    assert_eq!(measured.parts.last().and_then(|part| part.reason.clone()), Some(Missing::Interrupted));
+}
+
+#[test]
+fn a_budget_that_is_too_short_leaves_loads_without_time() {
+    let measured = of_model(true, Duration::from_millis(400));
+    // A finish in progress is not interrupted.
+    assert!(measured.elapsed < Duration::from_millis(1500), "{}", measured.elapsed);
+    let no_time = measured.findings.iter().filter(|finding| finding.missing == Some(Missing::NoTime)).count();
+    assert!(no_time > 20, "{no_time} of {}", measured.findings.len());
+}
+
+/// A drive whose first zones are full, behind a layer that fails some commands.
+fn used_drive(full: u32, rules: Vec<(OperationSet, Status)>) -> Fault<Ssd> {
+    let profile = profile(200);
+    let mut drive = Ssd::new(&profile, PayloadKind::None, &Prng::new(1));
+    for zone in 0..full {
+        drive.prefill(ZoneIndex(zone), profile.geometry().zone_capacity_blocks).expect("full zones are not active");
+    }
+    let rule = |(operations, status)| FaultRule {
+        matches: Matcher::operations(operations),
+        when: When::Always,
+        effect: FaultEffect::Fail(status),
+    };
+    Fault::new(drive, rules.into_iter().map(rule).collect(), Prng::new(1))
+}
+
+fn zones_of(device: &mut dyn ZonedDevice, clock: &mut VirtualClock) -> Vec<ZoneDescriptor> {
+    let geometry = device.geometry(NamespaceId::FIRST).clone();
+    let operation = Operation::ReportZones {
+        start: geometry.zone_start(ZoneIndex(0)),
+        filter: ReportFilter::All,
+        extended: false,
+        partial: true,
+        descriptors_max: geometry.zone_count,
+    };
+    device.submit(clock.now, Command::new(CommandId(1 << 60), NamespaceId::FIRST, operation)).expect("it is idle");
+    let mut completions = CompletionQueue::new();
+    loop {
+        clock.now = device.next_timeout().unwrap_or(clock.now).max(clock.now);
+        device.poll(clock.now, &mut completions);
+        if let Some(completion) = completions.pop() {
+            let Outcome::Report(report) = completion.outcome else { panic!("{:?} is not a report", completion.status) };
+            return report.zones;
+        }
+    }
+}
+
+fn live(device: &mut dyn ZonedDevice, clock: &mut VirtualClock, destructive: bool) -> Characterisation {
+    let mut subject = LiveSubject::new(device, clock).expect("it reports its zones");
+    if destructive {
+        let (scratch, _) = subject.choose_scratch();
+        subject.allow_writes(scratch, 1);
+    }
+    let measured = characterise(&mut subject, &options(BUDGET), &mut |_| Control::Continue).expect("as above");
+    subject.clean_up().expect("zones can be reset");
+    measured
+}
+
+#[test]
+fn a_drive_that_may_only_be_read_gets_no_other_command() {
+    let all = OperationKind::ALL.into_iter();
+    let others: Vec<OperationKind> =
+        all.filter(|kind| !matches!(kind, OperationKind::Read | OperationKind::ReportZones)).collect();
+    let mut device = used_drive(50, vec![(OperationSet::of(&others), Status::InternalError)]);
+    let measured = live(&mut device, &mut VirtualClock { now: Instant(5) }, false);
+    assert_eq!(device.counters()[0].matched, 0, "nothing but reads and reports was submitted");
+    assert!(measured.findings.len() > 10 && measured.findings.iter().all(|finding| finding.figures.is_some()));
+}
+
+#[test]
+fn zones_that_are_written_are_empty_zones_and_empty_again_at_the_end() {
+    let mut device = used_drive(50, Vec::new());
+    let mut clock = VirtualClock::default();
+    let measured = live(&mut device, &mut clock, true);
+    let without = measured.findings.iter().filter(|finding| finding.figures.is_none()).count();
+    assert!(without * 5 < measured.findings.len(), "{without} of {}", measured.findings.len());
+    for (zone, descriptor) in zones_of(&mut device, &mut clock).iter().enumerate() {
+        let expected = if zone < 50 { ZoneState::Full } else { ZoneState::Empty };
+        assert_eq!(descriptor.state, expected, "zone {zone}");
+    }
+}
+
+#[test]
+fn data_are_lost_only_where_too_few_zones_are_empty_and_from_the_last_zone_on() {
+    let mut device = used_drive(190, Vec::new());
+    let mut clock = VirtualClock::default();
+    let subject = LiveSubject::new(&mut device, &mut clock).expect("it reports its zones");
+    let (scratch, lost) = subject.choose_scratch();
+    assert_eq!(scratch.len(), lost.len() + 10, "ten zones are empty");
+    assert_eq!(lost.last(), Some(&ZoneIndex(189)));
+    assert_eq!(lost.len() as u32, 190 - lost[0].0, "they are the last ones with data");
+}
+
+#[test]
+fn an_empty_drive_is_filled_for_reads_before_its_groups_are_measured() {
+    let mut device = used_drive(0, Vec::new());
+    let mut clock = VirtualClock::default();
+    let measured = live(&mut device, &mut clock, true);
+    let reads = measured.findings.iter().filter(|finding| finding.part == Part::Reads);
+    let (all, measured) = (reads.clone().count(), reads.filter(|finding| finding.figures.is_some()).count());
+    assert_eq!(all, measured);
+    assert!(zones_of(&mut device, &mut clock).iter().all(|zone| zone.state == ZoneState::Empty));
+}
+
+#[test]
+fn an_operation_that_the_drive_refuses_is_not_supported_and_no_failure() {
+    let append = OperationSet::of(&[OperationKind::Append]);
+    let mut device = used_drive(50, vec![(append, Status::InvalidField)]);
+    let measured = live(&mut device, &mut VirtualClock::default(), true);
+    for finding in &measured.findings {
+        let is_append = finding.load.kind == Kind::Append;
+        let is_refused = matches!(finding.missing, Some(Missing::NotSupported(_)));
+        assert!(is_refused == is_append || finding.missing == Some(Missing::NoTime), "{finding:?}");
+    }
+}
+
+#[test]
+fn a_drive_that_fails_a_command_is_measured_as_far_as_possible() {
+    let finish = OperationSet::of(&[OperationKind::Finish]);
+    let mut device = used_drive(50, vec![(finish, Status::InternalError)]);
+    let mut clock = VirtualClock::default();
+    let measured = live(&mut device, &mut clock, true);
+    let failed = measured.findings.iter().filter(|finding| matches!(finding.missing, Some(Missing::Failed(_))));
+    assert!(failed.clone().count() > 5 && failed.into_iter().all(|finding| finding.load.kind == Kind::Finish));
+    assert!(zones_of(&mut device, &mut clock)[50..].iter().all(|zone| zone.state == ZoneState::Empty));
+}
+
+#[test]
+fn the_time_of_filling_zones_limits_how_many_are_filled() {
+    let mut device = used_drive(0, Vec::new());
+    let mut clock = VirtualClock::default();
+    let mut subject = LiveSubject::new(&mut device, &mut clock).expect("it reports its zones");
+    let (scratch, _) = subject.choose_scratch();
+    subject.allow_writes(scratch.clone(), 1);
+    let capacity = subject.geometry().zone_capacity_blocks;
+    let (one, two) = (
+        subject.preparation(&[(scratch[0], capacity)]),
+        subject.preparation(&[(scratch[0], capacity), (scratch[1], Blocks(capacity.0))]),
+    );
+    assert!(one > Duration::ZERO && two.0.abs_diff(2 * one.0) <= 1);
+    subject.prepare(&[(scratch[0], capacity)]).expect("it can be written");
+    assert_eq!(subject.preparation(&[(scratch[0], capacity)]), Duration::ZERO, "it is full already");
+    subject.forget(&scratch[..1]);
+    assert!(subject.preparation(&[(scratch[0], capacity)]) > Duration::ZERO);
+}

@@ -1,0 +1,206 @@
+//! `zonda probe`: the whole characterisation, its report, and what has changed since another.
+
+use std::io::{self, BufRead, IsTerminal, Write};
+use std::path::Path;
+
+use zonda_characterise::{
+    Characterisation, Conditions, Control, DriveLimits, LiveSubject, ModelSubject, Options, Progress as Step, Report,
+    Source, Subject, characterise, html, zonda_toml,
+};
+use zonda_devices::Location;
+use zonda_profiler::{DriveIdentity, StoredTable};
+use zonda_zoned::{Duration, Geometry, ZoneIndex};
+
+use super::groups::{profile, report_failed, unix_s};
+use super::interrupt::Interrupt;
+use super::{MODEL, ProbeArgs, changes, open, words};
+use crate::commands::connect;
+use crate::errors::Failure;
+use crate::output::{Screen, print, print_json};
+use crate::progress::Progress;
+use crate::{files, units, zone_map};
+
+/// Columns for the list of zones whose data will be lost.
+const ZONES_WIDTH: usize = 60;
+/// The files of a report.
+const FILES: [&str; 4] = ["report.html", "report.json", "groups.json", "zonda.toml"];
+
+/// A report, and the table of conflict groups that belongs to it.
+struct Measured {
+    report: Report,
+    groups: Option<StoredTable>,
+    source: Source,
+}
+
+pub(super) fn run(args: &ProbeArgs) -> Result<(), Failure> {
+    let older = args.compare.as_deref().map(stored).transpose()?;
+    // A directory that cannot be written is reported before the measurement.
+    if let Some(directory) = &args.out {
+        files::make_directory(directory)?;
+    }
+    let measured = if Path::new(&args.drive).is_file() {
+        let report = stored(Path::new(&args.drive))?;
+        let source = source_of(&report.conditions.target)?;
+        Measured { report, groups: None, source }
+    } else {
+        measure(args)?
+    };
+    let Measured { report, groups, source } = &measured;
+    if let Some(directory) = &args.out {
+        files::write(directory, FILES[0], &html(report, source, older.as_ref()))?;
+        files::write(directory, FILES[1], &report.to_json())?;
+        if let Some(groups) = groups {
+            files::write(directory, FILES[2], &groups.to_json())?;
+        }
+        files::write(directory, FILES[3], &zonda_toml(report, source))?;
+    }
+    let screen = Screen::of_stdout();
+    match (older, args.json) {
+        (Some(older), true) => print_json(&report.changes(&older)),
+        (Some(older), false) => print(&changes::text(report, &older, screen)),
+        (None, true) => print(&report.to_json()),
+        (None, false) => {
+            let written = args.out.as_ref().map(|directory| written(directory, groups.is_some()));
+            print(&(words::text(report, screen) + &written.unwrap_or_default()))
+        }
+    }
+}
+
+fn written(directory: &Path, has_groups: bool) -> String {
+    let names = FILES.iter().filter(|name| has_groups || **name != FILES[2]);
+    let paths: Vec<String> = names.map(|name| directory.join(name).display().to_string()).collect();
+    format!("\nWrote {}\n", zonda_plot::text::list(&paths))
+}
+
+/// Reads a report.
+fn stored(path: &Path) -> Result<Report, Failure> {
+    let text = files::read_text(&path.display().to_string(), "zonda probe DRIVE --out DIR writes a report.json")?;
+    Report::parse(&text).map_err(|error| {
+        Failure::input(format!("{}: {error}", path.display()), "give a report.json of zonda probe DRIVE --out DIR")
+    })
+}
+
+fn source_of(target: &str) -> Result<Source, Failure> {
+    if let Some(name) = target.strip_prefix(MODEL) {
+        return Ok(Source::Profile(name.to_owned()));
+    }
+    Ok(match connect::location(target)? {
+        // The file that names it may be anywhere.
+        Location::Image(path) => Source::Image(std::path::absolute(&path).unwrap_or(path).display().to_string()),
+        other => Source::Remote(other.to_string()),
+    })
+}
+
+fn measure(args: &ProbeArgs) -> Result<Measured, Failure> {
+    let interrupt = Interrupt::install()?;
+    let source = source_of(&args.drive)?;
+    if let Source::Profile(name) = &source {
+        let mut subject = ModelSubject::new(profile(name)?, args.destructive, args.seed);
+        let geometry = subject.geometry().clone();
+        let measured = characterise_with(&mut subject, args, &interrupt)?;
+        return Ok(report(args, &geometry, args.drive.clone(), source, measured));
+    }
+    let location = connect::location(&args.drive)?;
+    open::with(args, &location, |opened| {
+        let mut subject = LiveSubject::new(opened.device, opened.clock)
+            .map_err(|status| report_failed(zonda_profiler::ReportFailed(status)))?;
+        if args.destructive {
+            let (scratch, lost) = subject.choose_scratch();
+            agree(args, &subject, &scratch, &lost)?;
+            subject.allow_writes(scratch, args.seed);
+        }
+        let geometry = subject.geometry().clone();
+        let measured = characterise_with(&mut subject, args, &interrupt);
+        // Zones are reset also if the measurement failed.
+        let cleaned = subject.clean_up();
+        let measured = measured?;
+        if let Err(error) = cleaned {
+            // The measurement is valid, and the user must know about the zone.
+            let _ = writeln!(io::stderr(), "warning: {error}; reset it with zonda zone reset");
+        }
+        Ok(report(args, &geometry, opened.serial, source, measured))
+    })
+}
+
+fn characterise_with(
+    subject: &mut dyn Subject,
+    args: &ProbeArgs,
+    interrupt: &Interrupt,
+) -> Result<Characterisation, Failure> {
+    let mut bar = Progress::new(args.quiet);
+    let options = Options { budget: Duration(args.budget.nanoseconds()), seed: args.seed };
+    let measured = characterise(subject, &options, &mut |step: &Step| {
+        bar.show(Some(step.share), || format!("{}: {}", step.part.name(), step.words));
+        if interrupt.has_arrived() { Control::Stop } else { Control::Continue }
+    });
+    bar.finish();
+    measured.map_err(report_failed)
+}
+
+fn report(
+    args: &ProbeArgs,
+    geometry: &Geometry,
+    serial: String,
+    source: Source,
+    measured: Characterisation,
+) -> Measured {
+    let is_virtual = matches!(source, Source::Profile(_));
+    let drive = DriveIdentity::new(serial, geometry);
+    let conditions = Conditions {
+        target: args.drive.clone(),
+        is_virtual,
+        is_destructive: args.destructive,
+        budget_ns: args.budget.nanoseconds(),
+        seed: args.seed,
+        made_at_unix_s: (!is_virtual).then(unix_s),
+    };
+    let groups = measured.groups.as_ref().map(|groups| StoredTable {
+        drive: drive.clone(),
+        made_at_unix_s: conditions.made_at_unix_s.unwrap_or(0),
+        table: groups.table.clone(),
+    });
+    let report = Report::new(drive, DriveLimits::of(geometry), conditions, measured);
+    Measured { report, groups, source }
+}
+
+/// Asks the user to confirm that zones are written and reset; names what is on the drive.
+fn agree(
+    args: &ProbeArgs,
+    subject: &LiveSubject<'_>,
+    scratch: &[ZoneIndex],
+    lost: &[ZoneIndex],
+) -> Result<(), Failure> {
+    if args.yes {
+        return Ok(());
+    }
+    let block_bytes = u64::from(subject.geometry().block_size_bytes);
+    let bytes_of = |zones: &mut dyn Iterator<Item = usize>| {
+        let blocks = zones.filter_map(|zone| zone_map::written_blocks(&subject.zones()[zone])).sum::<u64>();
+        units::bytes(blocks * block_bytes)
+    };
+    let names = |zones: &[ZoneIndex]| zone_map::in_ranges(zones.iter().map(|zone| (zone.0, zone.0 + 1)), ZONES_WIDTH);
+    let on_drive = bytes_of(&mut (0..subject.zones().len()));
+    let loss = match lost {
+        [] => "they are empty, so that no data is lost".to_owned(),
+        _ => {
+            let bytes = bytes_of(&mut lost.iter().map(|zone| zone.as_usize()));
+            format!("{bytes} of data in zones {} would be lost", names(lost))
+        }
+    };
+    let text = format!(
+        "{} has {on_drive} of data; --destructive writes and resets zones {}: {loss}",
+        args.drive,
+        names(scratch)
+    );
+    if !(io::stdin().is_terminal() && io::stderr().is_terminal()) {
+        return Err(Failure::input(text, "add --yes to confirm, or omit --destructive to measure only reads"));
+    }
+    // A failed write or read counts as "no".
+    let _ = write!(io::stderr(), "{text}\nContinue? [y/N] ");
+    let mut answer = String::new();
+    let _ = io::stdin().lock().read_line(&mut answer);
+    match answer.trim().to_lowercase().as_str() {
+        "y" | "yes" => Ok(()),
+        _ => Err(Failure::input("aborted: nothing was changed", "omit --destructive to measure only reads")),
+    }
+}
