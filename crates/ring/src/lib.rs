@@ -16,8 +16,9 @@
 //! bound here, [`limits::OPERATIONS_MAX`], catches callers that have none of their own.
 //!
 //! # Unsafe code
-//! It lives in two files: `filled.rs` (bytes that the kernel wrote become part of a buffer) and
-//! `uring/sys.rs` (memory lent to the kernel). The rest of the crate denies it.
+//! It lives in three files: `filled.rs` (bytes that the kernel wrote become part of a buffer),
+//! `uring/sys.rs` (memory lent to the kernel) and `device_control.rs` (requests to block devices). The
+//! rest of the crate denies it.
 //!
 //! ```
 //! use std::rc::Rc;
@@ -46,6 +47,7 @@
 mod address;
 mod client;
 mod clock;
+mod device_control;
 mod entries;
 mod epoll;
 mod file;
@@ -64,6 +66,7 @@ mod work;
 pub use address::Address;
 pub use bytes::{Bytes, BytesMut};
 pub use client::Client;
+pub use device_control::ZoneRequest;
 pub use file::{File, FileOptions};
 pub use operation::{Done, Operation, Outcome};
 pub use options::{Backend, RingOptions};

@@ -82,6 +82,7 @@ pub(super) fn a_read_within_conventional_zones_crosses_no_boundary(rig: &mut Rig
 }
 
 fn a_read_may_not_leave_conventional_zones(rig: &mut Rig) -> Verdict {
+    rig.forbids_reads_across_zones()?;
     let size = rig.geometry.zone_size_blocks.0;
     let end = lba(rig, 2, size - 1);
     rig.expect(Operation::Read { start: end, blocks: Blocks(2) }, Status::ZoneBoundaryError)

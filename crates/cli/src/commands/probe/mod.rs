@@ -130,7 +130,7 @@ fn of_namespace(args: &ProbeArgs) -> Result<Measured, Failure> {
     let options = args.connect.options()?;
     let serial = match &location {
         Location::Image(path) => peek(path).map(|image| zonda_devices::random::uuid_text(&image.spec.uuid)),
-        Location::NvmeTcp(_) => None,
+        Location::Device(_) | Location::NvmeTcp(_) => None,
     };
     let serial = serial.unwrap_or_else(|| location.to_string());
     connect::with(&location, &options, |connection| {
