@@ -7,7 +7,7 @@
 //! - [`MemoryDrive`]: a volatile drive; its contents are lost with the process.
 //! - [`Remote`]: a namespace of a server, over NVMe/TCP.
 //! - Zoned drives of this machine ([`open_device`]): block devices of the kernel, such as /dev/nvme0n1
-//!   and /dev/sdb.
+//!   and /dev/sdb, and zoned NVMe namespaces by passthrough, such as /dev/ng0n1.
 //! - [`PacedDrive`]: one of the first three, with the latencies of a [`Model`] of the real drive.
 //! - [`VolumeDrive`]: images and remote namespaces as one redundant volume of conventional zones.
 //! - [`PoolNamespace`]: one of the namespaces into which a pool ([`PoolDrive`]) divides a drive.
@@ -45,6 +45,7 @@ mod mock;
 #[path = "mock/absent.rs"]
 mod mock;
 mod model;
+mod nvme_passthrough;
 mod open_directory;
 mod opening;
 mod patches;
@@ -59,6 +60,7 @@ mod repair;
 mod saved_reservations;
 mod scheduled;
 mod shared;
+mod signature;
 mod space;
 mod url;
 mod volume;
@@ -90,6 +92,7 @@ pub use remote::Remote;
 pub use repair::repair_image;
 pub use scheduled::{ScheduledDrive, SchedulerFacts};
 pub use shared::SharedConnection;
+pub use signature::{SIGNATURE_BYTES, signature_of};
 pub use space::SpaceFacts;
 pub use url::{Location, NvmeTcpUrl, PORT_DEFAULT};
 pub use volume::{

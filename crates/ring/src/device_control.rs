@@ -1,7 +1,8 @@
-//! Requests to a block device beside reads and writes (`ioctl`). They block, so they are for threads
-//! beside the loop. One of the three files with unsafe code.
+//! Requests to a block device beside reads and writes, and to an NVMe namespace (`ioctl`). They block, so they are for threads
+//! beside the loop. One of the four files with unsafe code.
 //!
-//! The structures and numbers are those of `linux/blkzoned.h`. Their bytes are the caller's.
+//! The structures and numbers are those of `linux/blkzoned.h` and
+//! `linux/nvme_ioctl.h`. Their bytes are the caller's.
 #![allow(unsafe_code)]
 
 use std::ffi::c_void;
@@ -10,7 +11,7 @@ use std::os::fd::AsFd;
 
 use rustix::ioctl::{Ioctl, IoctlOutput, Opcode, opcode};
 
-use crate::File;
+use crate::{File, NvmeAnswer, NvmeCommand};
 
 /// The block layer's requests for zones: group and number (`linux/blkzoned.h`).
 const GROUP: u8 = 0x12;
@@ -77,6 +78,96 @@ impl File {
     }
 }
 
+/// A command to the controller of a namespace, or to the namespace.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum NvmeTarget {
+    /// `NVME_IOCTL_ADMIN64_CMD`.
+    Admin,
+    /// `NVME_IOCTL_IO64_CMD`.
+    Io,
+}
+
+impl File {
+    /// The identifier of the namespace whose device is open: `NVME_IOCTL_ID`.
+    ///
+    /// # Errors
+    /// The error of `ioctl(2)`: `ENOTTY` for a file that is not an NVMe namespace.
+    pub fn nvme_namespace(&self) -> io::Result<u32> {
+        // SAFETY: the request has no argument, and returns a number.
+        Ok(unsafe { rustix::ioctl::ioctl(self.as_fd(), NamespaceId) }?)
+    }
+
+    /// Executes a command that returns data, which overwrites `data`, all or in part. Blocks.
+    ///
+    /// # Errors
+    /// `InvalidInput` for an opcode that sends data; otherwise the error of `ioctl(2)`.
+    pub fn nvme_receive(&self, to: NvmeTarget, command: &NvmeCommand, data: &mut [u8]) -> io::Result<NvmeAnswer> {
+        let (true, Ok(length)) = (command[0] & 0b11 == 0b10, u32::try_from(data.len())) else {
+            return Err(io::ErrorKind::InvalidInput.into());
+        };
+        // `struct nvme_passthru_cmd64`.
+        let mut bytes = [0; 80];
+        bytes[..64].copy_from_slice(command);
+        bytes[2..4].fill(0);
+        bytes[16..24].fill(0);
+        bytes[24..32].copy_from_slice(&(data.as_mut_ptr() as u64).to_ne_bytes());
+        bytes[32..36].fill(0);
+        bytes[36..40].copy_from_slice(&length.to_ne_bytes());
+        let number = if to == NvmeTarget::Admin { 0x47 } else { 0x48 };
+        let opcode = opcode::read_write::<[u64; 10]>(b'N', number);
+        // SAFETY: the request reads and writes a `struct nvme_passthru_cmd64`, which is the buffer, and
+        // writes the data, which is borrowed exclusively and as long as the command says: the opcode
+        // transfers from the controller to the host.
+        let status = unsafe { rustix::ioctl::ioctl(self.as_fd(), Answered(OfBytes { opcode, bytes: &mut bytes })) }?;
+        let result = u64::from_ne_bytes(bytes[72..].try_into().expect("eight bytes"));
+        Ok(NvmeAnswer { status: status as u16, result })
+    }
+}
+
+/// `NVME_IOCTL_ID`.
+struct NamespaceId;
+
+// SAFETY: the request has no argument.
+unsafe impl Ioctl for NamespaceId {
+    type Output = u32;
+
+    const IS_MUTATING: bool = false;
+
+    fn opcode(&self) -> Opcode {
+        opcode::none(b'N', 0x40)
+    }
+
+    fn as_ptr(&mut self) -> *mut c_void {
+        std::ptr::null_mut()
+    }
+
+    unsafe fn output_from_ptr(output: IoctlOutput, _: *mut c_void) -> rustix::io::Result<u32> {
+        Ok(output as u32)
+    }
+}
+
+/// A request whose return value is a status.
+struct Answered<'a>(OfBytes<'a>);
+
+// SAFETY: as of the request inside.
+unsafe impl Ioctl for Answered<'_> {
+    type Output = IoctlOutput;
+
+    const IS_MUTATING: bool = true;
+
+    fn opcode(&self) -> Opcode {
+        self.0.opcode
+    }
+
+    fn as_ptr(&mut self) -> *mut c_void {
+        self.0.as_ptr()
+    }
+
+    unsafe fn output_from_ptr(output: IoctlOutput, _: *mut c_void) -> rustix::io::Result<IoctlOutput> {
+        Ok(output)
+    }
+}
+
 /// A request whose argument is a pointer to these bytes.
 struct OfBytes<'a> {
     opcode: Opcode,
@@ -114,6 +205,8 @@ mod tests {
         let numbers = [ZoneRequest::Reset, ZoneRequest::Open, ZoneRequest::Close, ZoneRequest::Finish]
             .map(|request| opcode::write::<[u64; 2]>(GROUP, request.number()));
         assert_eq!(numbers, [0x4010_1283, 0x4010_1286, 0x4010_1287, 0x4010_1288]);
+        assert_eq!(opcode::read_write::<[u64; 10]>(b'N', 0x47), 0xc050_4e47);
+        assert_eq!(NamespaceId.opcode(), 0x4e40);
     }
 
     #[test]
@@ -127,5 +220,12 @@ mod tests {
         let not_a_device = Some(rustix::io::Errno::NOTTY.raw_os_error());
         assert_eq!(file.report_zones(&mut report).unwrap_err().raw_os_error(), not_a_device);
         assert_eq!(file.change_zones(ZoneRequest::Reset, 0, 8).unwrap_err().raw_os_error(), not_a_device);
+        assert_eq!(file.nvme_namespace().unwrap_err().raw_os_error(), not_a_device);
+        let mut command = [0; 64];
+        command[0] = 0x06;
+        let identify = |command: &NvmeCommand| file.nvme_receive(NvmeTarget::Admin, command, &mut [0; 64]).unwrap_err();
+        assert_eq!(identify(&command).raw_os_error(), not_a_device);
+        command[0] = 0x01;
+        assert_eq!(identify(&command).kind(), io::ErrorKind::InvalidInput, "a write sends data");
     }
 }

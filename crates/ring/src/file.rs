@@ -199,6 +199,10 @@ impl File {
         File { fd: self.share() }
     }
 
+    pub(crate) fn fd_number(&self) -> std::os::fd::RawFd {
+        std::os::fd::AsRawFd::as_raw_fd(&*self.fd)
+    }
+
     pub(crate) fn share(&self) -> Arc<OwnedFd> {
         Arc::clone(&self.fd)
     }

@@ -298,6 +298,14 @@ impl Rig {
         Err(Stop::Skipped("the backend cannot be power cycled".to_owned()))
     }
 
+    /// Skips the check unless the number of active zones is limited.
+    pub(crate) fn has_limits(&self) -> Verdict {
+        match self.geometry.max_active_zones {
+            Some(_) => Ok(()),
+            None => Err(Stop::Skipped("the namespace has no limit of active zones".to_owned())),
+        }
+    }
+
     /// Skips the check unless reads must not cross the boundaries of zones.
     pub(crate) fn forbids_reads_across_zones(&self) -> Verdict {
         if self.geometry.read_across_zones {

@@ -49,8 +49,8 @@ pub fn conformance_of_conventional(name: &str, make: Make<'_>) -> Summary {
 }
 
 /// Runs the checks that suit a drive with this geometry, which the backend cannot choose: limits of 3
-/// active and 2 open zones and a gap behind the capacity; or no limits; or 3 conventional zones and
-/// these limits. `make` opens the drive, all of whose zones must be empty, and conventional ones zeros.
+/// active and 2 open zones and a gap behind the capacity; or no limits; or 3 conventional zones with
+/// these limits or none. `make` opens the drive, all of whose zones must be empty, and conventional ones zeros.
 ///
 /// # Panics
 /// As [`conformance`].

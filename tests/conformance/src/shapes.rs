@@ -36,7 +36,9 @@ impl Shape {
             && match self {
                 Shape::Full => is_sequential && has_gap && limits == (Some(3), Some(2)),
                 Shape::Bare => is_sequential && limits == (None, None),
-                Shape::Conventional => geometry.conventional_zone_count == 3 && limits == (Some(3), Some(2)),
+                Shape::Conventional => {
+                    geometry.conventional_zone_count == 3 && matches!(limits, (Some(3), Some(2)) | (None, None))
+                }
                 _ => false,
             }
     }

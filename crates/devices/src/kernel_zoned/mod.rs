@@ -20,12 +20,13 @@ use std::path::Path;
 use std::rc::Rc;
 
 use rustix::io::Errno;
-use zonda_ring::{Bytes, BytesMut, Client, Done, File, FileOptions, Operation, Outcome, Waker, ZoneRequest};
+use zonda_ring::{Client, Done, File, FileOptions, Operation, Outcome, Waker, ZoneRequest};
 use zonda_zoned::{Lba, Status, ZoneIndex};
 
 use crate::DriveError;
 use crate::real::{
-    Abilities, Answer, Opened, Queue, RawAction, RawError, RawOperation, RealDrive, Request, RequestId, table_of,
+    Abilities, Answer, Opened, Queue, RawAction, RawError, RawOperation, RealDrive, Request, RequestId, aligned,
+    aligned_buffer, table_of,
 };
 
 use report::{ReportedZone, SECTOR_BYTES, report_all};
@@ -35,8 +36,6 @@ use workers::{Job, Workers};
 /// A zoned block device, opened exclusively.
 pub(crate) type KernelZoned = RealDrive<KernelQueue>;
 
-/// Alignment of buffers in memory: a page, which is enough for all devices with blocks of that size.
-const ALIGNMENT_BYTES: usize = 4096;
 const SYSFS: &str = "/sys";
 
 /// A device that was opened and whose zones are known, and that is not attached to a ring yet. The ring
@@ -190,27 +189,6 @@ impl Queue for KernelQueue {
     }
 }
 
-/// An empty buffer that has space for exactly this many bytes, at an address that the device accepts.
-fn aligned_buffer(length: usize) -> BytesMut {
-    let mut buffer = BytesMut::with_capacity(length + ALIGNMENT_BYTES - 1);
-    let padding = buffer.as_ptr().align_offset(ALIGNMENT_BYTES);
-    buffer.resize(padding, 0);
-    let mut buffer = buffer.split_off(padding);
-    // The rest of its capacity would be filled, too.
-    drop(buffer.split_off(length));
-    buffer
-}
-
-/// The same bytes at an address that the device accepts.
-fn aligned(data: Bytes) -> Bytes {
-    if data.as_ptr().align_offset(ALIGNMENT_BYTES) == 0 {
-        return data;
-    }
-    let mut buffer = aligned_buffer(data.len());
-    buffer.extend_from_slice(&data);
-    buffer.freeze()
-}
-
 /// The status of a failed request. The block layer reports statuses of NVMe and sense codes as errors
 /// (`block/blk-core.c`); where it has no specific one the status is `fallback`.
 fn raw_error(error: &io::Error, fallback: Status) -> RawError {
@@ -267,25 +245,6 @@ fn cannot_open(path: &Path, error: &io::Error) -> DriveError {
 #[cfg(test)]
 mod tests {
     use super::*;
-
-    #[test]
-    fn a_buffer_is_aligned_and_has_space_for_its_length_only() {
-        for length in [512, 4096, 5000 * 512] {
-            let buffer = aligned_buffer(length);
-            assert_eq!((buffer.len(), buffer.capacity()), (0, length));
-            assert_eq!(buffer.as_ptr().align_offset(ALIGNMENT_BYTES), 0);
-        }
-    }
-
-    #[test]
-    fn bytes_are_moved_only_if_they_are_not_aligned() {
-        let mut buffer = aligned_buffer(8192);
-        buffer.extend((0..8192).map(|place| place as u8));
-        let bytes = buffer.freeze();
-        let (same, moved) = (aligned(bytes.clone()), aligned(bytes.slice(512..)));
-        assert_eq!(same.as_ptr(), bytes.as_ptr());
-        assert_eq!((moved.as_ptr().align_offset(ALIGNMENT_BYTES), &moved[..]), (0, &bytes[512..]));
-    }
 
     #[test]
     fn errors_of_the_block_layer_have_their_statuses() {

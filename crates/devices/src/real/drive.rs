@@ -14,6 +14,9 @@ use crate::{Drive, DriveFacts};
 pub(crate) trait Queue {
     fn submit(&mut self, request: Request);
 
+    /// Passes what was submitted to the drive.
+    fn flush(&mut self) {}
+
     /// The next result.
     fn next(&mut self) -> Option<(RequestId, Result<Answer, RawError>)>;
 }
@@ -58,6 +61,7 @@ impl<Q: Queue> RealDrive<Q> {
         while let Some(request) = self.machine.poll_effect() {
             self.queue.submit(request);
         }
+        self.queue.flush();
     }
 
     fn work(&mut self) {

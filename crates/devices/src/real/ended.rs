@@ -121,7 +121,7 @@ impl Machine {
         let is_conventional = zone.0 < self.table.geometry().conventional_zone_count;
         let is_reported = self.parts.of_zone(zone).any(|part| matches!(part.work, Work::Report));
         if !is_conventional && !is_reported && !self.is_gone {
-            self.parts.add(Part::new(None, zone, 0, 0, Work::Report), false, None);
+            self.parts.add(Part::new(None, zone, 0, 0, Work::Report), false);
         }
     }
 

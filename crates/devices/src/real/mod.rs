@@ -9,6 +9,7 @@
 //! submit.rs    a command takes effect on the zone table, and is split into parts, one per zone
 //! parts.rs     which parts wait for which
 //! ended.rs     a part ends; what follows from an error
+//! buffers.rs   aligned memory
 //! adopt.rs     the state of a zone as the drive reports it
 //! drive.rs     the machine on a queue of requests, as a [`Drive`](crate::Drive)
 //! ```
@@ -20,6 +21,7 @@
 //! has none, the machine chooses the block itself and writes there.
 
 mod adopt;
+mod buffers;
 mod drive;
 mod ended;
 mod parts;
@@ -37,6 +39,7 @@ use zonda_zoned::{
 };
 
 pub(crate) use adopt::table_of;
+pub(crate) use buffers::{aligned, aligned_buffer};
 pub(crate) use drive::{Opened, Queue, RealDrive};
 use parts::{Part, Parts};
 

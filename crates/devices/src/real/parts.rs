@@ -129,8 +129,8 @@ impl Parts {
     }
 
     /// Adds a part behind those of its zone. One that `takes` an open or active resource also waits for
-    /// the parts that free one; and for all parts of the zone that the drive may close for it.
-    pub(super) fn add(&mut self, part: Part, takes: bool, closed: Option<ZoneIndex>) -> Key<Part> {
+    /// the parts that free one.
+    pub(super) fn add(&mut self, part: Part, takes: bool) {
         let (zone, frees, is_write) = (part.zone, part.frees, part.is_write());
         let is_conventional = zone.0 < self.conventional_zones;
         let key = self.parts.insert(part);
@@ -148,7 +148,6 @@ impl Parts {
         }
         if takes {
             earlier.extend(&self.freeing);
-            earlier.extend(closed.into_iter().flat_map(|zone| &self.queues[zone.as_usize()]));
         }
         for &other in &earlier {
             self.parts[other].waiters.push(key);
@@ -161,7 +160,6 @@ impl Parts {
         if earlier.is_empty() {
             self.ready.push_back(key);
         }
-        key
     }
 
     pub(super) fn next_ready(&mut self) -> Option<Key<Part>> {

@@ -84,11 +84,19 @@ impl Machine {
         self.runs.insert(Run { id, parts_left: 1, status: Status::Success, outcome, blocks, read: Vec::new() })
     }
 
-    fn add(&mut self, part: Part, takes: bool, closed: Option<ZoneIndex>) {
+    fn add(&mut self, part: Part, takes: bool) {
         if let Some(run) = part.run {
             self.runs[run].parts_left += 1;
         }
-        self.parts.add(part, takes, closed);
+        self.parts.add(part, takes);
+    }
+
+    /// Closes the zone that the table has closed to free an open resource. A drive would close one by
+    /// itself, but not necessarily this one; and null_blk only while an active resource is free.
+    fn close(&mut self, zone: ZoneIndex) {
+        let mut part = Part::new(None, zone, 0, u64::MAX, Work::Manage(RawAction::Close));
+        part.frees = true;
+        self.parts.add(part, false);
     }
 
     /// Whether a payload has the size of its blocks. Only bytes are stored.
@@ -134,7 +142,7 @@ impl Machine {
             // Zeros behind a reset are zeros once the reset has succeeded.
             if first < written || self.parts.of_zone(zone).any(Part::is_management) {
                 let written = written.max(first);
-                self.add(Part::new(Some(run), zone, first, written, Work::Read { place }), false, None);
+                self.add(Part::new(Some(run), zone, first, written, Work::Read { place }), false);
             }
             place += end - first;
         }
@@ -159,6 +167,7 @@ impl Machine {
     /// Writes in transfers; `None` writes zeros.
     fn add_write(&mut self, id: CommandId, grant: WriteGrant, blocks: Blocks, data: Option<&Bytes>, outcome: Outcome) {
         let run = self.begin(id, Blocks::ZERO, outcome);
+        grant.closed.into_iter().for_each(|zone| self.close(zone));
         let block_bytes = self.table.geometry().block_size_bytes as usize;
         let most = match data {
             Some(_) => blocks.0,
@@ -174,7 +183,7 @@ impl Machine {
             };
             let mut part = Part::new(Some(run), zone, first, end, Work::Write { data });
             part.frees = grant.filled && place + (end - first) == blocks.0;
-            self.add(part, grant.opened && place == 0, grant.closed);
+            self.add(part, grant.opened && place == 0);
             place += end - first;
         }
         self.end_share(run, Status::Success);
@@ -182,6 +191,7 @@ impl Machine {
 
     fn add_append(&mut self, id: CommandId, grant: WriteGrant, blocks: Blocks, data: Bytes, outcome: Outcome) {
         let run = self.begin(id, Blocks::ZERO, outcome);
+        grant.closed.into_iter().for_each(|zone| self.close(zone));
         let offset = grant.offset_blocks.0;
         // Where the drive places an append among those in flight is not known: it may touch the blocks
         // of all of them.
@@ -189,7 +199,7 @@ impl Machine {
         let first = in_flight.map(|part| part.first).min().unwrap_or(offset);
         let mut part = Part::new(Some(run), grant.zone, first, offset + blocks.0, Work::Append { data });
         part.frees = grant.filled;
-        self.add(part, grant.opened, grant.closed);
+        self.add(part, grant.opened);
         self.end_share(run, Status::Success);
     }
 
@@ -214,7 +224,7 @@ impl Machine {
         }
         let run = self.begin(id, Blocks::ZERO, Outcome::None);
         for (zone, first, end) in pieces {
-            self.add(Part::new(Some(run), zone, first, end, Work::Deallocate), false, None);
+            self.add(Part::new(Some(run), zone, first, end, Work::Deallocate), false);
         }
         self.end_share(run, Status::Success);
         Ok(())
@@ -241,21 +251,19 @@ impl Machine {
         let managed = self.table.manage(action, target, &mut effects);
         if managed.is_ok() {
             let run = self.begin(id, Blocks::ZERO, Outcome::None);
-            let mut closed = None;
             for effect in &effects {
                 let zone = effect.zone();
                 if matches!(effect, ZoneEffect::Closed { .. }) && raw == RawAction::Open {
-                    // The drive closes one, too; not necessarily the same.
-                    closed = Some(zone);
+                    self.close(zone);
                     continue;
                 }
                 let mut part = Part::new(Some(run), zone, 0, u64::MAX, Work::Manage(raw));
                 part.frees = raw != RawAction::Open;
-                self.add(part, raw == RawAction::Open, closed.take());
+                self.add(part, raw == RawAction::Open);
             }
             if let (true, ZoneTarget::Zone(start)) = (effects.is_empty(), target) {
                 let zone = self.table.geometry().zone_of(start).expect("the table has accepted the zone");
-                self.add(Part::new(Some(run), zone, 0, u64::MAX, Work::Nothing), false, None);
+                self.add(Part::new(Some(run), zone, 0, u64::MAX, Work::Nothing), false);
             }
             self.end_share(run, Status::Success);
         }

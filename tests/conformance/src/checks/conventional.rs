@@ -119,6 +119,7 @@ pub(super) fn conventional_zones_support_write_zeroes_and_deallocation(rig: &mut
 }
 
 fn conventional_zones_use_no_resources(rig: &mut Rig) -> Verdict {
+    rig.has_limits()?;
     for zone in 0..3 {
         let start = lba(rig, zone, 0);
         write(rig, start, 1, 5, Status::Success)?;

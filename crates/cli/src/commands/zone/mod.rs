@@ -1,6 +1,7 @@
 //! `zonda zone`: reports and manages zones of an image or of a namespace of a server.
 
 mod manage;
+mod on_device;
 
 use std::ops::Range;
 
