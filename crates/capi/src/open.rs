@@ -13,11 +13,11 @@ pub(crate) fn open(location: &str, options: &NamespaceOptions, sharing: Sharing)
     let location: Location = location
         .parse()
         .map_err(|error: zonda_config::ConfigError| Failure::invalid(error.message, error.help.unwrap_or_default()))?;
-    let is_image = matches!(location, Location::Image(_));
-    let queues = if is_image { 1 } else { usize::from(options.io_queues) };
+    let is_local = !matches!(location, Location::NvmeTcp(_));
+    let queues = if is_local { 1 } else { usize::from(options.io_queues) };
     let commands_max = queues * usize::from(options.queue_depth);
     let is_shared = match sharing {
-        Sharing::Auto => is_image,
+        Sharing::Auto => is_local,
         Sharing::Yes => true,
         Sharing::No => false,
     };
@@ -35,7 +35,7 @@ pub(crate) fn open(location: &str, options: &NamespaceOptions, sharing: Sharing)
 fn failure(location: &Location, error: DriveError) -> Failure {
     let failure = Failure::of(error);
     match location {
-        Location::Image(path) if !path.exists() => Failure { errno: Errno::NOENT, ..failure },
+        Location::Image(path) | Location::Device(path) if !path.exists() => Failure { errno: Errno::NOENT, ..failure },
         _ => failure,
     }
 }

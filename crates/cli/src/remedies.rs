@@ -5,7 +5,7 @@ use std::fs;
 use std::os::unix::fs::FileTypeExt;
 use std::path::Path;
 
-use zonda_devices::{DriveError, DriveUser, VOLUME_FILE, is_pool, is_vacant, is_volume, user_of_image};
+use zonda_devices::{DriveError, DriveUser, Location, VOLUME_FILE, is_pool, is_vacant, is_volume, user_of_image};
 use zonda_image::ImageFile;
 
 use crate::commands::connect;
@@ -88,12 +88,12 @@ pub(crate) fn refuse_other_places(text: &str) -> Result<(), Failure> {
         let help = "give the directory of an image, or nvme-tcp://HOST:PORT/NQN, the URL that zonda serve prints";
         return Err(Failure::input(format!("{text} is the address of an NBD server, not a zoned drive"), help));
     }
+    if matches!(text.parse(), Ok(Location::Device(_))) {
+        return Ok(());
+    }
     let Some(what) = kind_of_file(Path::new(text)) else { return Ok(()) };
     let help = match what {
-        "a device file" => {
-            "zonda opens images and NVMe/TCP namespaces, not devices of the kernel: use nvme-cli or blkzone for this drive, or \
-             give the directory of an image"
-        }
+        "a device file" => "give the path of the device below /dev, such as /dev/nvme0n1",
         _ => "give the directory of an image, which zonda drive create creates, or an nvme-tcp:// URL",
     };
     Err(Failure::input(format!("{text} is {what}, not the directory of an image"), help))

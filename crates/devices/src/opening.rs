@@ -1,6 +1,8 @@
 //! Opens the drive at a location; [`Opening`] does so asynchronously, for event loops that must not
 //! block.
 
+use std::os::unix::fs::FileTypeExt;
+use std::path::Path;
 use std::sync::mpsc::{self, Receiver, TryRecvError};
 use std::thread;
 
@@ -8,10 +10,12 @@ use zonda_ring::{Client, Ring, Waker};
 use zonda_zoned::Instant;
 
 use crate::file_backed::PreparedImage;
+use crate::kernel_zoned::{KernelZoned, PreparedBlockDevice};
+use crate::nvme_passthrough::PreparedNamespace;
 use crate::remote::resolve;
 use crate::{Access, Drive, DriveError, FileBacked, Location, NamespaceOptions, NvmeTcpUrl, Remote, mock};
 
-/// Opens an image, or connects to a server. Blocks until that is done.
+/// Opens an image or a drive of this machine, or connects to a server. Blocks until that is done.
 ///
 /// # Errors
 /// When the drive does not exist, is in use, or the server refuses; with the remedy.
@@ -22,8 +26,44 @@ pub(crate) fn open_drive(
 ) -> Result<Box<dyn Drive>, DriveError> {
     Ok(match location {
         Location::Image(path) => Box::new(FileBacked::open(path, ring)?.0),
+        Location::Device(path) => open_device(path, ring)?,
         Location::NvmeTcp(url) => Box::new(Remote::connect(url, options, ring)?),
     })
+}
+
+/// Opens a zoned drive of this machine by its device file, exclusively. Blocks until the state of its
+/// zones is known.
+///
+/// # Errors
+/// When it does not exist, is no zoned drive, is in use or must not be opened; with the remedy.
+pub fn open_device(path: &Path, ring: &Ring) -> Result<Box<dyn Drive>, DriveError> {
+    PreparedDevice::open(path)?.attach(ring.client(), ring.waker())
+}
+
+/// A drive of this machine that was opened, and is not attached to a ring yet. The ring may belong to
+/// another thread.
+pub(crate) enum PreparedDevice {
+    Block(PreparedBlockDevice),
+    Namespace(Box<PreparedNamespace>),
+}
+
+impl PreparedDevice {
+    /// Opens a drive, and reads the state of its zones. Blocks.
+    pub(crate) fn open(path: &Path) -> Result<PreparedDevice, DriveError> {
+        let kind = std::fs::metadata(path).map(|found| found.file_type());
+        if kind.is_ok_and(|kind| kind.is_char_device()) {
+            return Ok(PreparedDevice::Namespace(Box::new(PreparedNamespace::open(path)?)));
+        }
+        Ok(PreparedDevice::Block(PreparedBlockDevice::open(path)?))
+    }
+
+    /// Attaches the drive to a ring.
+    pub(crate) fn attach(self, client: Client, waker: Waker) -> Result<Box<dyn Drive>, DriveError> {
+        Ok(match self {
+            PreparedDevice::Block(prepared) => Box::new(KernelZoned::of(prepared, client, waker)),
+            PreparedDevice::Namespace(prepared) => Box::new(prepared.attach(waker)?),
+        })
+    }
 }
 
 /// A device that is being opened. Dropping it cancels that.
@@ -34,6 +74,8 @@ pub(crate) enum Opening {
         /// Clients of the ring for the image, and for its storage elements.
         clients: Option<[Client; 2]>,
     },
+    /// A thread opens the device, and reads the state of its zones.
+    Device { prepared: Receiver<Result<PreparedDevice, DriveError>>, on_ring: Option<OnRing> },
     /// A thread resolves the address of the server.
     Resolving {
         address: Receiver<Result<std::net::SocketAddr, DriveError>>,
@@ -78,6 +120,10 @@ impl Opening {
                 let prepared = in_thread(waker, move || PreparedImage::open(&path))?;
                 Ok(Opening::Image { prepared, clients: Some(clients) })
             }
+            Location::Device(path) => {
+                let prepared = in_thread(waker.clone(), move || PreparedDevice::open(&path))?;
+                Ok(Opening::Device { prepared, on_ring: Some(OnRing { clients, waker }) })
+            }
             Location::NvmeTcp(url) => {
                 let named = url.clone();
                 let address = in_thread(waker, move || resolve(&named))?;
@@ -98,6 +144,10 @@ impl Opening {
                 let clients = clients.take().expect("an image is opened once");
                 Some(Ok(Box::new(FileBacked::of(prepared, clients).0)))
             }
+            Opening::Device { prepared, on_ring } => Some(received(prepared)?.and_then(|prepared| {
+                let OnRing { clients: [client, _], waker } = on_ring.take().expect("a device is opened once");
+                prepared.attach(client, waker)
+            })),
             Opening::Resolving { address, url, options, client } => {
                 let address = match received(address)? {
                     Ok(address) => address,
@@ -123,7 +173,7 @@ impl Opening {
     pub(crate) fn next_timeout(&self) -> Option<Instant> {
         match self {
             Opening::Connecting(remote) => remote.next_timeout(),
-            Opening::Image { .. } | Opening::Resolving { .. } | Opening::Opened(_) => None,
+            Opening::Image { .. } | Opening::Device { .. } | Opening::Resolving { .. } | Opening::Opened(_) => None,
         }
     }
 

@@ -15,7 +15,7 @@ use zonda_zoned::{
 };
 
 use crate::remains::{self, Remains};
-use crate::{DriveError, random};
+use crate::{Drive, DriveError, random};
 
 /// Zones requested in one report: more than fit in one transfer of any drive.
 const REPORT_ZONES_MAX: u32 = 4096;
@@ -337,4 +337,15 @@ pub(crate) fn describe(identity: &Identity) -> String {
         }
         Identity::OtherVersion(version) => format!("a member of a volume of format version {version}"),
     }
+}
+
+/// The volume or pool that uses an open drive on this ring. No command may be in flight.
+///
+/// # Errors
+/// When its zones cannot be reported, or the event loop fails.
+pub fn user_of_drive(drive: &mut dyn Drive, ring: &Ring) -> Result<Option<DriveUser>, DriveError> {
+    let geometry = drive.geometry(NamespaceId::FIRST).clone();
+    let probed = Probe::of_user(&geometry).run(drive, ring)?;
+    drive.forget_reads(probed.read_blocks);
+    Ok(probed.user())
 }

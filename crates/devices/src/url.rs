@@ -13,13 +13,19 @@ const SCHEME: &str = "nvme-tcp://";
 /// The default port, which IANA assigns to NVMe ("nvme").
 pub const PORT_DEFAULT: u16 = 4420;
 const HELP: &str = "give nvme-tcp://HOST:PORT/NQN, with ?namespace=N for another namespace than the first, \
-                    or the directory of an image";
+                    the directory of an image, or a zoned drive of this machine, such as /dev/nvme0n1";
+/// Names below this are devices of this machine.
+const DEVICES: &str = "/dev/";
+/// File systems that Linux mounts there.
+const NO_DEVICES: [&str; 3] = ["/dev/shm/", "/dev/hugepages/", "/dev/mqueue/"];
 
 /// Where a namespace is.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Location {
     /// The directory of an image on this machine.
     Image(PathBuf),
+    /// The device file of a drive of this machine: a path below /dev.
+    Device(PathBuf),
     /// A namespace of a server.
     NvmeTcp(NvmeTcpUrl),
 }
@@ -53,6 +59,9 @@ impl FromStr for Location {
         }
         if text.is_empty() {
             return Err(ConfigError::new("the name of the drive is empty").help(HELP));
+        }
+        if text.starts_with(DEVICES) && !NO_DEVICES.iter().any(|prefix| text.starts_with(prefix)) {
+            return Ok(Location::Device(PathBuf::from(text)));
         }
         Ok(Location::Image(PathBuf::from(text)))
     }
@@ -96,7 +105,7 @@ impl fmt::Display for NvmeTcpUrl {
 impl fmt::Display for Location {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
-            Location::Image(path) => path.display().fmt(f),
+            Location::Image(path) | Location::Device(path) => path.display().fmt(f),
             Location::NvmeTcp(url) => url.fmt(f),
         }
     }
@@ -174,6 +183,16 @@ mod tests {
     #[test]
     fn a_name_that_is_not_a_url_is_a_path() {
         assert_eq!("drives/a".parse::<Location>(), Ok(Location::Image("drives/a".into())));
+    }
+
+    #[test]
+    fn a_path_below_dev_is_a_device_but_for_the_file_systems_there() {
+        for text in ["/dev/nvme0n1", "/dev/ng0n1", "/dev/disk/by-id/wwn-0x5000c500a1b2c3d4"] {
+            assert_eq!(text.parse::<Location>(), Ok(Location::Device(text.into())));
+        }
+        for text in ["/dev/shm/drive", "/devices/a", "dev/a"] {
+            assert_eq!(text.parse::<Location>(), Ok(Location::Image(text.into())));
+        }
     }
 
     #[test]

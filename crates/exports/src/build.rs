@@ -6,7 +6,8 @@ use std::path::{Path, PathBuf};
 
 use zonda_devices::{
     Drive, DriveError, FileBacked, FirstZones, MemoryDrive, Model, PacedDrive, PoolDrive, PoolOpenOptions,
-    ReadOnlyImage, ScheduledDrive, VolumeDrive, VolumeReport, is_pool, is_volume, random, user_of_image,
+    ReadOnlyImage, ScheduledDrive, VolumeDrive, VolumeReport, is_pool, is_volume, open_device, random, user_of_drive,
+    user_of_image,
 };
 use zonda_image::{Image, ImageFile, RecoveryReport};
 use zonda_nvme::identify::NamespaceIdentity;
@@ -264,6 +265,25 @@ fn refuse_member(path: &Path) -> Result<(), ServeError> {
     ))
 }
 
+/// Refuses a drive of this machine that is a member of a volume, or the drive of a pool.
+fn refuse_member_device(path: &Path, drive: &mut dyn Drive, ring: &Ring) -> Result<(), ServeError> {
+    let user = user_of_drive(drive, ring).map_err(|error| ServeError::new(error.message, error.help))?;
+    let Some(user) = user else { return Ok(()) };
+    let kind = user.kind();
+    Err(ServeError::new(
+        format!("{} is {user}: hosts could overwrite data of the {kind}", path.display()),
+        format!(
+            "serve the {kind} instead: zonda serve with its directory; use --force if the {kind} is not needed any more"
+        ),
+    ))
+}
+
+/// The UUID of a namespace of the server over a drive with these identifiers.
+fn uuid_of_identity(identity: NamespaceIdentity) -> Option<[u8; 16]> {
+    let eui64 = identity.eui64.map(|eui64| uuid_of(&format!("eui64/{eui64:x?}")));
+    identity.uuid.or(identity.nguid.map(|nguid| uuid_of(&format!("nguid/{nguid:x?}")))).or(eui64)
+}
+
 /// Refuses images that are members of a volume of the same plan, which locks them itself.
 fn refuse_members_of_served_volumes(plan: &ServerPlan) -> Result<(), ServeError> {
     let arrays: Vec<(&Path, String)> =
@@ -337,6 +357,24 @@ fn open(
                 uuid,
                 volatile_write_cache: true,
                 reservations,
+            })
+        }
+        Source::Device(path) => {
+            let mut drive = unused(|| open_device(path, ring))?;
+            let shown = path.display();
+            if !plan.may_serve_members {
+                refuse_member_device(path, &mut *drive, ring)?;
+            }
+            let facts = drive.facts();
+            let zones = drive.geometry(NamespaceId::FIRST).zone_count;
+            let uuid = drive.identity().copied().and_then(uuid_of_identity);
+            Ok(Opened {
+                source: shown.to_string(),
+                state: format!("{zones} zones, {} of them active", facts.active_zones),
+                uuid: uuid.unwrap_or_else(|| uuid_of(&format!("{}/{}", subsystem.nqn, namespace.id))),
+                backing: Backing::Drive(drive),
+                volatile_write_cache: true,
+                reservations: None,
             })
         }
         Source::Volume(path) => {

@@ -233,7 +233,7 @@ pub(crate) fn pool_source(path: &Path, name: &str) -> String {
 
 fn source_of(namespace: &NamespacePlan) -> String {
     match &namespace.source {
-        Source::Image(path) | Source::Volume(path) => path.display().to_string(),
+        Source::Image(path) | Source::Device(path) | Source::Volume(path) => path.display().to_string(),
         Source::Pool { path, name } => pool_source(path, name),
         Source::Memory(_) => "memory".to_owned(),
     }

@@ -32,6 +32,9 @@ pub struct FileOptions {
     /// Fail if the file exists (with `create`), or if the block device is mounted or otherwise in
     /// use.
     pub exclusive: bool,
+    /// Bypass the page cache (`O_DIRECT`): offsets, lengths and addresses of buffers are multiples of
+    /// what the device requires.
+    pub direct: bool,
 }
 
 impl FileOptions {
@@ -72,6 +75,7 @@ impl File {
             };
         flags.set(OFlags::CREATE, options.create);
         flags.set(OFlags::EXCL, options.exclusive);
+        flags.set(OFlags::DIRECT, options.direct);
         let fd = rustix::fs::open(path, flags, Mode::from_raw_mode(0o600))?;
         if FileType::from_raw_mode(rustix::fs::fstat(&fd)?.st_mode) == FileType::Fifo {
             return Err(io::Error::new(ErrorKind::InvalidInput, "it is a pipe, not a file"));
@@ -187,6 +191,16 @@ impl File {
         let flags = OFlags::RDONLY | OFlags::DIRECTORY | OFlags::CLOEXEC;
         let directory = rustix::fs::open(path, flags, Mode::empty())?;
         Ok(rustix::io::retry_on_intr(|| rustix::fs::fsync(&directory))?)
+    }
+
+    /// Another handle of the same open file, for a thread that makes blocking calls.
+    #[must_use]
+    pub fn another(&self) -> File {
+        File { fd: self.share() }
+    }
+
+    pub(crate) fn fd_number(&self) -> std::os::fd::RawFd {
+        std::os::fd::AsRawFd::as_raw_fd(&*self.fd)
     }
 
     pub(crate) fn share(&self) -> Arc<OwnedFd> {

@@ -1,4 +1,4 @@
-//! Bytes that the kernel wrote into spare capacity become part of the buffer. One of the two files
+//! Bytes that the kernel wrote into spare capacity become part of the buffer. One of the four files
 //! with unsafe code.
 #![allow(unsafe_code)]
 

@@ -16,8 +16,10 @@
 //! bound here, [`limits::OPERATIONS_MAX`], catches callers that have none of their own.
 //!
 //! # Unsafe code
-//! It lives in two files: `filled.rs` (bytes that the kernel wrote become part of a buffer) and
-//! `uring/sys.rs` (memory lent to the kernel). The rest of the crate denies it.
+//! It lives in four files: `filled.rs` (bytes that the kernel wrote become part of a buffer),
+//! `uring/sys.rs` (memory lent to the kernel) and `device_control.rs` (requests to block devices and to
+//! NVMe namespaces), and `passthrough.rs` (memory lent to an NVMe device). The rest of the crate denies
+//! it.
 //!
 //! ```
 //! use std::rc::Rc;
@@ -46,6 +48,7 @@
 mod address;
 mod client;
 mod clock;
+mod device_control;
 mod entries;
 mod epoll;
 mod file;
@@ -53,6 +56,7 @@ mod filled;
 pub mod limits;
 mod operation;
 mod options;
+mod passthrough;
 mod ring;
 mod send_queue;
 mod socket;
@@ -64,9 +68,11 @@ mod work;
 pub use address::Address;
 pub use bytes::{Bytes, BytesMut};
 pub use client::Client;
+pub use device_control::{NvmeTarget, ZoneRequest};
 pub use file::{File, FileOptions};
 pub use operation::{Done, Operation, Outcome};
 pub use options::{Backend, RingOptions};
+pub use passthrough::{CommandData, NvmeAnswer, NvmeCommand, PassthroughDone, PassthroughQueue};
 pub use ring::Ring;
 pub use socket::Socket;
 pub use waker::Waker;

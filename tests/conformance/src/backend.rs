@@ -41,6 +41,12 @@ pub trait TestBackend: ZonedDevice {
         true
     }
 
+    /// Whether blocks that are deallocated read as zeros, as the rules say. A drive that cannot guarantee
+    /// that refuses deallocations of written blocks.
+    fn deallocates(&self) -> bool {
+        true
+    }
+
     /// Makes a zone read only or offline, as if its medium failed. False if that is not supported.
     fn degrade(&mut self, _zone: ZoneIndex, _to: ZoneState) -> bool {
         false

@@ -36,4 +36,4 @@ mod run;
 mod shapes;
 
 pub use backend::{TestBackend, Virtual};
-pub use run::{Summary, conformance, conformance_of_conventional};
+pub use run::{Summary, conformance, conformance_of_conventional, conformance_of_drive};

@@ -117,9 +117,28 @@ impl Rig {
     /// Runs one command, and checks its status.
     pub(crate) fn expect(&mut self, operation: Operation, status: Status) -> Verdict {
         let shown = shown(&operation);
+        if let Some(why) = self.unsupported(&operation, status) {
+            return Err(Stop::Skipped(why.to_owned()));
+        }
         let got = self.run(operation)?.status;
         ensure!(got == status, "{shown} ended with \"{got}\", not with \"{status}\"");
         Ok(())
+    }
+
+    /// Why the device cannot carry out an operation that other devices can.
+    fn unsupported(&self, operation: &Operation, expected: Status) -> Option<&'static str> {
+        let has_extensions = self.geometry.descriptor_extension_bytes > 0;
+        match operation {
+            Operation::Deallocate { .. } if expected.is_success() && !self.backend.deallocates() => {
+                Some("the backend refuses deallocations")
+            }
+            Operation::ManageZones { action: ZoneAction::SetDescriptorExtension { .. }, .. }
+                if expected != Status::InvalidField && !has_extensions =>
+            {
+                Some("the backend has no descriptor extensions")
+            }
+            _ => None,
+        }
     }
 
     /// Contents that differ for each mark and block.
@@ -196,6 +215,9 @@ impl Rig {
         partial: bool,
         descriptors_max: u32,
     ) -> Result<ZoneReport, Stop> {
+        if extended && self.geometry.descriptor_extension_bytes == 0 {
+            return Err(Stop::Skipped("the backend has no descriptor extensions".to_owned()));
+        }
         let report = Operation::ReportZones { start, filter, extended, partial, descriptors_max };
         let ended = self.run(report)?;
         match ended.outcome {
@@ -274,6 +296,22 @@ impl Rig {
             return Ok(());
         }
         Err(Stop::Skipped("the backend cannot be power cycled".to_owned()))
+    }
+
+    /// Skips the check unless the number of active zones is limited.
+    pub(crate) fn has_limits(&self) -> Verdict {
+        match self.geometry.max_active_zones {
+            Some(_) => Ok(()),
+            None => Err(Stop::Skipped("the namespace has no limit of active zones".to_owned())),
+        }
+    }
+
+    /// Skips the check unless reads must not cross the boundaries of zones.
+    pub(crate) fn forbids_reads_across_zones(&self) -> Verdict {
+        if self.geometry.read_across_zones {
+            return Err(Stop::Skipped("the namespace allows reads across zones".to_owned()));
+        }
+        Ok(())
     }
 
     /// Skips the check unless the backend preserves closed, unwritten zones over a power loss.

@@ -25,6 +25,24 @@ pub(crate) enum Shape {
 }
 
 impl Shape {
+    /// Whether the checks of this shape can run on a namespace of this geometry, as real drives have
+    /// them: without metadata and descriptor extensions, and with reads across zones.
+    pub(crate) fn is_of(self, geometry: &Geometry) -> bool {
+        let limits = (geometry.max_active_zones, geometry.max_open_zones);
+        let has_gap = geometry.zone_capacity_blocks < geometry.zone_size_blocks;
+        let is_sequential = geometry.conventional_zone_count == 0;
+        let is_plain = geometry.zrwa.is_none() && geometry.zone_count >= 8;
+        is_plain
+            && match self {
+                Shape::Full => is_sequential && has_gap && limits == (Some(3), Some(2)),
+                Shape::Bare => is_sequential && limits == (None, None),
+                Shape::Conventional => {
+                    geometry.conventional_zone_count == 3 && matches!(limits, (Some(3), Some(2)) | (None, None))
+                }
+                _ => false,
+            }
+    }
+
     /// Whether such a namespace has no sequential zone.
     pub(crate) fn has_only_conventional_zones(self) -> bool {
         matches!(self, Shape::ConventionalOnly | Shape::OneConventionalZone)

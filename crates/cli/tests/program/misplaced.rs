@@ -56,7 +56,7 @@ fn places_that_are_no_images_are_named() {
     let directory = images("misplaced-places");
     file(&directory, "f", "text");
     for (arguments, message, remedy) in [
-        (&["zone", "report", "/dev/null"][..], "/dev/null is a device file", "nvme-cli or blkzone"),
+        (&["zone", "report", "/dev/null"][..], "/dev/null is neither a block device nor", "/dev/nvme0n1"),
         (&["zone", "report", "unix:/tmp/x"], "is the address of an NBD server", "nvme-tcp://HOST:PORT/NQN"),
         (&["zone", "report", "f"], "f is a file, not the directory of an image", "the directory of an image"),
         (&["drive", "create", "nvme-tcp://x/y"], "is a URL", "the directory of the new image"),

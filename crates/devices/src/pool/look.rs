@@ -29,6 +29,14 @@ impl PoolReport {
                     .map_err(|error| if error.is_in_use { in_use(path) } else { of_pool(error, &directory) })?;
                 read_image(&directory, &mut snapshot)
             }
+            Location::Device(_) => {
+                let ring = Ring::new(RingOptions::default()).map_err(|error| loop_failed(&error))?;
+                let mut device = MemberDevice::open(&access, &ring)
+                    .map_err(|error| if error.is_in_use { in_use(path) } else { error })?;
+                let report = read_on(&directory, &mut device, &ring);
+                release(vec![device], &ring);
+                report
+            }
             Location::NvmeTcp(_) => {
                 let ring = Ring::new(RingOptions::default()).map_err(|error| loop_failed(&error))?;
                 // The directory is locked, so that the host that has reserved the drive is another one.

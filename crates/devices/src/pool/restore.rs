@@ -69,6 +69,7 @@ impl PoolDrive {
         PoolDirectory::must_be_free(path)?;
         match &lost.drive {
             Location::Image(image) => restore_on_image(path, lost, image),
+            Location::Device(_) => restore_on_device(path, lost, ring),
             Location::NvmeTcp(_) => {
                 let mut reserved = Reserved::open(lost, ring)?;
                 match reserved.restore(path, lost, ring) {
@@ -96,6 +97,38 @@ fn restore_on_image(path: &Path, lost: &LostPool, image: &Path) -> Result<Takeov
     }
     let drive = TakenDrive { at: directory.drive().to_owned(), taken_from: None, error: None };
     Ok(TakeoverReport { owner_epoch: 0, drives: vec![drive], is_enough: true })
+}
+
+/// On a drive of this machine, which is opened exclusively and not reserved.
+fn restore_on_device(path: &Path, lost: &LostPool, ring: &Ring) -> Result<TakeoverReport, DriveError> {
+    let access = Access { location: lost.drive.clone(), options: NamespaceOptions::default() };
+    let mut device = MemberDevice::open(&access, ring)?;
+    let restored = read_and_restore(path, lost, &mut device, ring);
+    release(vec![device], ring);
+    let drive = TakenDrive { at: restored?, taken_from: None, error: None };
+    Ok(TakeoverReport { owner_epoch: 0, drives: vec![drive], is_enough: true })
+}
+
+/// Reads the pool on an open drive, and writes its directory. Returns the drive as the directory names
+/// it.
+fn read_and_restore(
+    path: &Path,
+    lost: &LostPool,
+    device: &mut MemberDevice,
+    ring: &Ring,
+) -> Result<String, DriveError> {
+    let geometry = device.own_geometry().clone();
+    let probed = Probe::of_user(&geometry).run(device, ring)?;
+    let pool = pool_of(&lost.drive, &probed)?;
+    let mut directory = PoolDirectory::restore(path, &lost.drive, &lost.credentials, pool)?;
+    let saved = read_on(&directory, device, ring).and_then(|report| directory.save_epoch(report.epoch));
+    match saved {
+        Ok(()) => Ok(directory.drive().to_owned()),
+        Err(error) => {
+            directory.remove();
+            Err(error)
+        }
+    }
 }
 
 /// The pool that a drive has.

@@ -21,7 +21,8 @@ pub(crate) struct Slot {
 /// Identifies a namespace.
 #[derive(PartialEq, Eq)]
 enum Key {
-    Image(PathBuf),
+    /// An image, or a drive of this machine.
+    Local(PathBuf),
     Server(String),
 }
 
@@ -53,7 +54,7 @@ impl Slot {
             return false;
         }
         let mine = &self.options;
-        matches!(key, Key::Image(_))
+        matches!(key, Key::Local(_))
             || mine.host_nqn == options.host_nqn
                 && mine.secret == options.secret
                 && mine.controller_secret == options.controller_secret
@@ -66,7 +67,9 @@ impl Slot {
 fn slot(location: &Location, options: &NamespaceOptions) -> Arc<Slot> {
     let key = match location {
         // A path without a canonical form cannot be opened either, which reports the error.
-        Location::Image(path) => Key::Image(std::fs::canonicalize(path).unwrap_or_else(|_| path.clone())),
+        Location::Image(path) | Location::Device(path) => {
+            Key::Local(std::fs::canonicalize(path).unwrap_or_else(|_| path.clone()))
+        }
         Location::NvmeTcp(url) => Key::Server(url.to_string()),
     };
     let mut slots = locked(&SLOTS);

@@ -225,14 +225,21 @@ fn devices(directory: &VolumeDirectory) -> Result<Devices, DriveError> {
     Ok((found, members, refusal))
 }
 
+/// The remedy for a volume that cannot be checked without writing.
+const READS_ELSEWHERE: &str = "zonda volume status reads the superblocks without writing; zonda volume scrub reads \
+                               everything, but assembles the volume and writes repairs";
+
 /// The directory of a member's image.
 fn image(place: &Place, location: Location) -> Result<PathBuf, DriveError> {
     match location {
         Location::Image(path) => Ok(path),
+        Location::Device(_) => Err(DriveError::new(
+            format!("cannot check {}, a drive of this machine: all members must be images", place.at),
+            READS_ELSEWHERE,
+        )),
         Location::NvmeTcp(_) => Err(DriveError::new(
             format!("cannot check {}, a namespace of a server: all members must be images", place.at),
-            "zonda volume status reads the superblocks without writing; zonda volume scrub reads everything, but \
-             assembles the volume and writes repairs",
+            READS_ELSEWHERE,
         )),
     }
 }

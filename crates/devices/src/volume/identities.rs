@@ -79,7 +79,7 @@ pub(crate) fn holder(access: &Access, ring: &Ring) -> Option<Holder> {
 fn begin(access: Result<Access, DriveError>, ring: &Ring) -> Step {
     let begun = access.and_then(|access| match &access.location {
         Location::Image(path) => Ok(Step::Done(Ok(ImageSnapshot::open(path)?.identity()))),
-        Location::NvmeTcp(_) => Opening::begin(access, OnRing::of(ring)).map(Step::Opening),
+        Location::Device(_) | Location::NvmeTcp(_) => Opening::begin(access, OnRing::of(ring)).map(Step::Opening),
     });
     begun.unwrap_or_else(|error| Step::Done(Err(error)))
 }

@@ -458,7 +458,7 @@ fn and_in_use(error: DriveError, in_use: &[InUse]) -> DriveError {
 pub(super) fn absolute(location: &Location) -> Location {
     match location {
         Location::Image(path) => Location::Image(plain(&std::path::absolute(path).unwrap_or_else(|_| path.clone()))),
-        url @ Location::NvmeTcp(_) => url.clone(),
+        other @ (Location::Device(_) | Location::NvmeTcp(_)) => other.clone(),
     }
 }
 

@@ -434,6 +434,7 @@ pub(crate) fn release(mut devices: Vec<MemberDevice>, ring: &Ring) {
 pub(crate) fn is_behind_server(location: &Location) -> bool {
     match location {
         Location::Image(path) => mock::is_remote(path),
+        Location::Device(_) => false,
         Location::NvmeTcp(_) => true,
     }
 }

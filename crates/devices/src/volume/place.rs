@@ -98,7 +98,7 @@ impl Place {
 pub(crate) fn place_in(directory: &Path, location: &Location) -> Place {
     match location {
         Location::Image(path) => Place::new(path_in(directory, path).display().to_string()),
-        Location::NvmeTcp(_) => Place::new(location.to_string()),
+        Location::Device(_) | Location::NvmeTcp(_) => Place::new(location.to_string()),
     }
 }
 

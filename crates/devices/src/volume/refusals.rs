@@ -101,7 +101,7 @@ impl Unassembled {
         let (place, ..) = self.member(name)?;
         match self.directory.location(place)? {
             Location::Image(path) => ImageSnapshot::open(&path).map(drop).map_err(DriveError::of_member),
-            Location::NvmeTcp(_) => Ok(()),
+            Location::Device(_) | Location::NvmeTcp(_) => Ok(()),
         }
     }
 
@@ -128,7 +128,7 @@ impl Unassembled {
         let in_use: Vec<&Place> = members.filter(|(_, member)| is_in_use(member)).map(|(place, _)| place).collect();
         let opened = in_use.iter().filter_map(|place| match self.directory.location(place).ok()? {
             Location::Image(path) => ImageSnapshot::open(&path).ok(),
-            Location::NvmeTcp(_) => None,
+            Location::Device(_) | Location::NvmeTcp(_) => None,
         });
         let mut images: Vec<ImageSnapshot> = opened.collect();
         let own = images.iter_mut().find_map(|image| match image.identity()? {

@@ -177,6 +177,7 @@ fn usable_drives(directory: &VolumeDirectory, report: &TakeoverReport) -> usize 
     let is_usable = |place: &&Place| match directory.location(place) {
         Ok(location) if is_behind_server(&location) => is_acquired(&place.at),
         Ok(Location::Image(path)) => path.is_dir(),
+        Ok(Location::Device(path)) => path.exists(),
         _ => false,
     };
     directory.file.member.iter().chain(&directory.file.spare).filter(is_usable).count()

@@ -239,7 +239,7 @@ fn subsystem(
     if table.namespace.is_empty() {
         let error = ConfigError::at(spec, "this subsystem has no namespace");
         return Err(error
-            .help("add [[subsystem.namespace]] with an image, a volume, a namespace of a pool or memory")
+            .help("add [[subsystem.namespace]] with an image, a device, a volume, a namespace of a pool or memory")
             .into());
     }
     if let Some(excess) = table.namespace.get(NAMESPACES_MAX) {
@@ -306,8 +306,17 @@ fn source(
         return Err(error.help("add pool = \"DIR\", the directory of the pool; or remove name").into());
     }
     match (&table.image, &table.volume, &table.memory) {
-        (None, None, None) if table.pool.is_some() => Ok(pool(spec, context, images)?),
+        (None, None, None) if table.pool.is_some() && table.device.is_none() => Ok(pool(spec, context, images)?),
         _ if table.pool.is_some() => Err(one_source(spec).into()),
+        (None, None, None) if table.device.is_some() => {
+            let place = table.device.as_ref().expect("it was just found");
+            if table.timing.as_ref().is_some_and(|timing| *timing.get_ref() == TimingSpec::Profile) {
+                let error = ConfigError::at(place, "timing = \"profile\" is not supported for a drive of this machine");
+                return Err(error.help("remove timing: the drive has its own").into());
+            }
+            Ok(Source::Device(own(place, "device")?))
+        }
+        _ if table.device.is_some() => Err(one_source(spec).into()),
         (Some(image), None, None) => Ok(Source::Image(own(image, "image")?)),
         (None, Some(volume), None)
             if table.timing.as_ref().is_some_and(|timing| *timing.get_ref() == TimingSpec::Profile) =>
@@ -330,9 +339,10 @@ fn source(
 }
 
 fn one_source(spec: &Spanned<NamespaceSpec>) -> ConfigError {
-    let error = ConfigError::at(spec, "a namespace needs exactly one of image, volume, pool and memory");
+    let error = ConfigError::at(spec, "a namespace needs exactly one of image, device, volume, pool and memory");
     error.help(
-        "write image = \"DIR\", volume = \"DIR\", pool = \"DIR\" with name = \"NAME\", or memory = { profile = \"zn540\" }",
+        "write image = \"DIR\", device = \"/dev/nvme0n1\", volume = \"DIR\", pool = \"DIR\" with name = \"NAME\", or \
+         memory = { profile = \"zn540\" }",
     )
 }
 
@@ -383,6 +393,9 @@ fn read_only(spec: &Spanned<NamespaceSpec>, source: &Source) -> Result<bool, Con
             format!("the volume {} cannot be served read-only: opening it writes to its members", path.display()),
             "remove read_only (--read-only); read_only = true in [[nbd]] refuses writes over NBD",
         ),
+        Source::Device(path) => {
+            (format!("the drive {} cannot be served read-only", path.display()), "remove read_only (--read-only)")
+        }
         Source::Memory(_) => (
             "a drive in memory cannot be served read-only: it would always be empty".to_owned(),
             "remove read_only, or serve an image",

@@ -207,6 +207,8 @@ pub struct NamespacePlan {
 pub enum Source {
     /// The directory of an image.
     Image(PathBuf),
+    /// The device file of a zoned drive of this machine.
+    Device(PathBuf),
     /// The directory of a redundant volume.
     Volume(PathBuf),
     /// A namespace of a pool.
@@ -221,10 +223,12 @@ pub enum Source {
 }
 
 impl Source {
-    /// Whether both are the same image, volume or namespace of a pool. Memory is of one namespace only.
+    /// Whether both are the same image, device, volume or namespace of a pool. Memory is of one namespace only.
     pub(crate) fn is_same_place(&self, other: &Source) -> bool {
         match (self, other) {
-            (Source::Image(one), Source::Image(other)) | (Source::Volume(one), Source::Volume(other)) => one == other,
+            (Source::Image(one), Source::Image(other))
+            | (Source::Device(one), Source::Device(other))
+            | (Source::Volume(one), Source::Volume(other)) => one == other,
             (Source::Pool { path: one, name }, Source::Pool { path: other, name: other_name }) => {
                 (one, name) == (other, other_name)
             }

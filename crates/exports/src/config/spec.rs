@@ -176,6 +176,8 @@ pub struct NamespaceSpec {
     pub id: Option<Spanned<u32>>,
     /// The directory of an image (`zonda drive create`).
     pub image: Option<Spanned<String>>,
+    /// The device file of a zoned drive of this machine: `/dev/nvme0n1`, `/dev/sdb`, `/dev/ng0n1`.
+    pub device: Option<Spanned<String>>,
     /// The directory of a volume (`zonda volume create`).
     pub volume: Option<Spanned<String>>,
     /// The directory of a pool (`zonda pool create`), of which `name` is served.

@@ -1,4 +1,4 @@
-//! Memory lent to the kernel: the submission and completion queues. One of the two files with
+//! Memory lent to the kernel: the submission and completion queues. One of the four files with
 //! unsafe code.
 //!
 //! Soundness: a request points into the heap memory of an entry (buffers, pieces) or of a

@@ -82,6 +82,7 @@ pub(super) fn a_read_within_conventional_zones_crosses_no_boundary(rig: &mut Rig
 }
 
 fn a_read_may_not_leave_conventional_zones(rig: &mut Rig) -> Verdict {
+    rig.forbids_reads_across_zones()?;
     let size = rig.geometry.zone_size_blocks.0;
     let end = lba(rig, 2, size - 1);
     rig.expect(Operation::Read { start: end, blocks: Blocks(2) }, Status::ZoneBoundaryError)
@@ -118,6 +119,7 @@ pub(super) fn conventional_zones_support_write_zeroes_and_deallocation(rig: &mut
 }
 
 fn conventional_zones_use_no_resources(rig: &mut Rig) -> Verdict {
+    rig.has_limits()?;
     for zone in 0..3 {
         let start = lba(rig, zone, 0);
         write(rig, start, 1, 5, Status::Success)?;

@@ -60,6 +60,7 @@ fn a_read_may_cross_the_end_of_a_zone_if_the_namespace_allows_it(rig: &mut Rig) 
 }
 
 fn a_read_across_the_end_of_a_zone_is_refused_if_the_namespace_forbids_it(rig: &mut Rig) -> Verdict {
+    rig.forbids_reads_across_zones()?;
     let size = rig.geometry.zone_size_blocks.0;
     rig.expect(read(rig.lba(0, size - 1), 2), Status::ZoneBoundaryError)?;
     rig.expect(read(rig.lba(0, size - 1), 1), Status::Success)

@@ -68,12 +68,12 @@ pub(super) fn run(place: &str, args: &BenchArgs) -> Result<(), Failure> {
                 None => args.yes,
             }
         }
-        Location::NvmeTcp(_) => args.yes,
+        Location::Device(_) | Location::NvmeTcp(_) => args.yes,
     };
     let mut connection = connect::open(&location, &options)?;
     let what = match &location {
         Location::Image(path) if is_volume(path) => "volume",
-        Location::Image(_) => "drive",
+        Location::Image(_) | Location::Device(_) => "drive",
         Location::NvmeTcp(_) => "namespace",
     };
     let free = if args.force { Ok(()) } else { connect::refuse_member(&mut connection, &location, OF_MEMBER) };

@@ -29,8 +29,8 @@ pub(crate) struct CreateArgs {
     /// Directory of the pool, which must be empty or not exist
     #[arg(value_name = "DIR")]
     directory: PathBuf,
-    /// Zoned drive: directory of an image, or nvme-tcp:// URL
-    #[arg(long, value_name = "DIR|URL")]
+    /// Zoned drive: directory of an image, device file, or nvme-tcp:// URL
+    #[arg(long, value_name = "DIR|DEVICE|URL")]
     drive: String,
     /// Zones of the drive in a zone of a namespace, a power of two up to 16 [default: --width-max]
     #[arg(long, value_name = "N")]

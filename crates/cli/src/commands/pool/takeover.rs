@@ -109,7 +109,7 @@ pub(super) fn run(args: &TakeoverArgs) -> Result<(), Failure> {
         return print_json(&report);
     }
     let directory = args.directory.display();
-    if lost.is_some_and(|lost| matches!(lost.drive, Location::Image(_))) {
+    if lost.is_some_and(|lost| !matches!(lost.drive, Location::NvmeTcp(_))) {
         return print(&format!("wrote {directory}/pool.toml\nto serve the pool: zonda serve {directory}\n"));
     }
     let next = if args.release {

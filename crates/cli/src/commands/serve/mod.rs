@@ -32,7 +32,7 @@ pub(crate) const LONG_ABOUT: &str =
 
 Without arguments, serves a drive of 4 GiB in ./zonda-drive, which is created if it does not exist, on the loopback address. \
 With directories, serves the images and volumes in them, each as a subsystem, and the namespaces of pools, each as a subsystem of \
-its own. A configuration file describes all other setups: several \
+its own; with device files, the zoned drives of this machine. A configuration file describes all other setups: several \
 namespaces in a subsystem, drives in memory, allowed hosts and their secrets (docs/guide/serve.md). On SIGHUP the server reads \
 this file again, and adds and removes subsystems, namespaces and hosts while others stay connected; zonda reload sends SIGHUP \
 and shows the result.
@@ -43,6 +43,7 @@ const EXAMPLES: &str = "Examples:
   zonda serve                               serve a new drive on loopback
   zonda serve drives/a drives/b --listen 0.0.0.0:4420
   zonda serve --memory zn540 --zones 64 --zone-capacity 64MiB
+  zonda serve /dev/nvme0n1                  serve a zoned drive of this machine
   zonda serve pool                          serve each namespace of a pool
   zonda serve --config zonda.toml
   zonda serve --timing profile              simulate the latency of the drive
@@ -54,8 +55,8 @@ const EXAMPLES: &str = "Examples:
 #[derive(Clone, Debug, Args)]
 #[command(after_long_help = EXAMPLES)]
 pub(crate) struct ServeArgs {
-    /// Directories of images, volumes or pools
-    #[arg(value_name = "DIR")]
+    /// Directories of images, volumes or pools; device files of zoned drives
+    #[arg(value_name = "DIR|DEVICE")]
     images: Vec<PathBuf>,
     /// Configuration file, read again on SIGHUP
     #[arg(long, value_name = "FILE", conflicts_with_all = ["images", "memory", "listen", "timing"])]

@@ -5,7 +5,7 @@ use std::io::{self, Write};
 use std::path::{Path, PathBuf};
 
 use zonda_config::unplaced;
-use zonda_devices::{DriveError, PoolReport, VolumeOpenOptions, is_pool, is_vacant, is_volume, sized};
+use zonda_devices::{DriveError, Location, PoolReport, VolumeOpenOptions, is_pool, is_vacant, is_volume, sized};
 use zonda_exports::{
     HTTP_DEFAULT, ListenSpec, NamespaceSpec, NbdPlan, ParseContext, ServeError, ServerPlan, ServerSpec, ServerTable,
     SubsystemSpec, TimingSpec, check_memory,
@@ -165,6 +165,8 @@ fn subsystem_of(image: &Path, args: &ServeArgs) -> Result<SubsystemSpec, Failure
     let read_only = args.read_only.then(|| unplaced(true));
     let namespace = if is_volume(image) {
         NamespaceSpec { volume: place, read_only, ..Default::default() }
+    } else if matches!(path.parse(), Ok(Location::Device(_))) {
+        NamespaceSpec { device: place, read_only, ..Default::default() }
     } else {
         NamespaceSpec { image: place, read_only, ..Default::default() }
     };

@@ -35,7 +35,7 @@ pub(crate) struct CreateArgs {
     #[arg(value_name = "DIR")]
     directory: PathBuf,
     /// Members in order: directories of images, or nvme-tcp:// URLs
-    #[arg(long, value_name = "DIR|URL,...", value_delimiter = ',', required = true)]
+    #[arg(long, value_name = "DIR|DEVICE|URL,...", value_delimiter = ',', required = true)]
     members: Vec<String>,
     /// Spare drive, which replaces a failed member; can be repeated
     #[arg(long, value_name = "DIR|URL", value_delimiter = ',')]

@@ -8,7 +8,7 @@ use zonda_devices::{Connection, Location};
 use zonda_image::{ImageSpec, Inspection};
 use zonda_zoned::{Operation, Status, ZoneAction, ZoneDescriptor, ZoneIndex, ZoneState, ZoneTarget, ZoneType};
 
-use super::{NO_ZONES, PlaceArgs, check_zone};
+use super::{NO_ZONES, PlaceArgs, check_zone, on_device};
 use crate::commands::connect;
 use crate::commands::drive::image::peek;
 use crate::errors::Failure;
@@ -35,6 +35,9 @@ pub(crate) struct ManageArgs {
     /// Allow managing zones of a member of a volume, which may destroy data of the volume
     #[arg(long)]
     force: bool,
+    /// Confirm the loss of data on a drive of this machine
+    #[arg(long)]
+    yes: bool,
     /// Print one JSON object and nothing else
     #[arg(long)]
     json: bool,
@@ -137,6 +140,9 @@ pub(super) fn run(args: &ManageArgs, action: Action) -> Result<(), Failure> {
     let changed = connect::with(&location, &options, |connection| {
         if !args.force {
             connect::refuse_member(connection, &location, OF_MEMBER)?;
+        }
+        if matches!(location, Location::Device(_)) && !args.yes {
+            on_device::agree(connection, &location, args.zone, action)?;
         }
         manage(connection, args.zone, action)
     })?;

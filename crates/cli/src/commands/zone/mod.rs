@@ -1,6 +1,7 @@
 //! `zonda zone`: reports and manages zones of an image or of a namespace of a server.
 
 mod manage;
+mod on_device;
 
 use std::ops::Range;
 
@@ -21,10 +22,11 @@ use crate::{remedies, units, zone_map};
 const NO_ZONES: &str = "a volume has no zones: zonda volume status DIR shows its state and its space";
 
 pub(crate) const LONG_ABOUT: &str =
-    "Report and manage zones of an image on this machine, or of a namespace of an NVMe/TCP server \
-(zonda or any other).
+    "Report and manage zones of an image or a zoned drive of this machine, or of a namespace of an \
+NVMe/TCP server (zonda or any other).
 
     DIR                                   an image that is not in use by a server
+    /dev/nvme0n1                          a zoned drive that is not mounted
     nvme-tcp://HOST:PORT/NQN              namespace 1 of a subsystem
     nvme-tcp://HOST:PORT/NQN?namespace=2  another namespace";
 
@@ -72,8 +74,8 @@ pub(crate) enum ZoneCommand {
 /// The namespace.
 #[derive(Debug, Args)]
 struct PlaceArgs {
-    /// Directory of an image, or nvme-tcp://HOST:PORT/NQN
-    #[arg(value_name = "DIR|URL")]
+    /// Directory of an image, device file of a zoned drive, or nvme-tcp://HOST:PORT/NQN
+    #[arg(value_name = "DIR|DEVICE|URL")]
     location: String,
     #[command(flatten)]
     connect: ConnectArgs,
@@ -145,7 +147,7 @@ fn report(args: &ReportArgs) -> Result<(), Failure> {
             let report = table.report(start, ReportFilter::All, false, true, zones.len() as u32);
             (spec.geometry, report.expect("a report of zones that exist succeeds").zones)
         }
-        Location::NvmeTcp(_) => connect::with(&location, &options, |connection| {
+        Location::Device(_) | Location::NvmeTcp(_) => connect::with(&location, &options, |connection| {
             let geometry = connection.geometry().clone();
             let zones = zones_of(args, &geometry)?;
             Ok((geometry, connect::descriptors(connection, zones.start, zones.len() as u32)?))

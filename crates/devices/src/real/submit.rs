@@ -1,0 +1,292 @@
+//! Commands: the zone table accepts or refuses them, and they are split into parts.
+
+use bytes::Bytes;
+use zonda_zoned::zones::{WriteGrant, ZoneEffect};
+use zonda_zoned::{
+    Blocks, Command, CommandId, Completion, Key, Lba, LbaRange, NamespaceId, Operation, Outcome, Payload, Status,
+    ZoneAction, ZoneIndex, ZoneState, ZoneTarget,
+};
+
+use super::parts::{Part, Work};
+use super::{Machine, RawAction, Run, Trust};
+
+/// Zeros for writes of zeros, in pieces of at most this size.
+static ZEROS: [u8; 128 << 10] = [0; 128 << 10];
+
+impl Machine {
+    /// Executes a command, or refuses it.
+    pub(super) fn take(&mut self, command: Command) {
+        let id = command.id;
+        let taken = match () {
+            () if command.namespace != NamespaceId::FIRST => Err(Status::InvalidNamespace),
+            // What the table has accepted since may not have happened.
+            () if self.is_gone => Err(Status::InternalError),
+            () => self.take_operation(id, command.operation),
+        };
+        if let Err(status) = taken {
+            self.completions.push_back(Completion::of(id, status));
+        }
+    }
+
+    fn take_operation(&mut self, id: CommandId, operation: Operation) -> Result<(), Status> {
+        match operation {
+            Operation::Read { start, blocks } => self.take_read(id, start, blocks),
+            Operation::Write { start, blocks, payload } => {
+                self.refuse_suspect(start)?;
+                let fits = self.fits(&payload, blocks);
+                let grant = self.table.write(start, blocks, fits)?;
+                self.add_write(id, grant, blocks, bytes_of(payload).as_ref(), Outcome::None);
+                Ok(())
+            }
+            Operation::Append { zone_start, blocks, payload } => {
+                self.refuse_suspect(zone_start)?;
+                let fits = self.fits(&payload, blocks);
+                let grant = self.table.append(zone_start, blocks, fits)?;
+                let outcome = Outcome::Appended(grant.start);
+                match bytes_of(payload) {
+                    Some(data) if self.abilities.append => self.add_append(id, grant, blocks, data, outcome),
+                    data => self.add_write(id, grant, blocks, data.as_ref(), outcome),
+                }
+                Ok(())
+            }
+            Operation::WriteZeroes { start, blocks } => {
+                self.refuse_suspect(start)?;
+                let grant = self.table.write_zeroes(start, blocks)?;
+                self.add_write(id, grant, blocks, None, Outcome::None);
+                Ok(())
+            }
+            Operation::Deallocate { ranges } => self.take_deallocate(id, &ranges),
+            Operation::Flush => {
+                let run = self.begin(id, Blocks::ZERO, Outcome::None);
+                self.flush(Some(run));
+                Ok(())
+            }
+            Operation::ManageZones { action, target } => self.take_management(id, &action, target),
+            Operation::ReportZones { start, filter, extended, partial, descriptors_max } => {
+                let report = self.table.report(start, filter, extended, partial, descriptors_max)?;
+                self.complete_now(id, Outcome::Report(Box::new(report)));
+                Ok(())
+            }
+            Operation::ReadChangedZones => {
+                let changed = self.table.take_changed_zones();
+                self.complete_now(id, Outcome::ChangedZones(Box::new(changed)));
+                Ok(())
+            }
+        }
+    }
+
+    fn complete_now(&mut self, id: CommandId, outcome: Outcome) {
+        self.completions.push_back(Completion { id, status: Status::Success, outcome });
+    }
+
+    fn begin(&mut self, id: CommandId, blocks: Blocks, outcome: Outcome) -> Key<Run> {
+        // The submission itself counts as a part until all others are added.
+        self.runs.insert(Run { id, parts_left: 1, status: Status::Success, outcome, blocks, read: Vec::new() })
+    }
+
+    fn add(&mut self, part: Part, takes: bool) {
+        if let Some(run) = part.run {
+            self.runs[run].parts_left += 1;
+        }
+        self.parts.add(part, takes);
+    }
+
+    /// Closes the zone that the table has closed to free an open resource. A drive would close one by
+    /// itself, but not necessarily this one; and null_blk only while an active resource is free.
+    fn close(&mut self, zone: ZoneIndex) {
+        let mut part = Part::new(None, zone, 0, u64::MAX, Work::Manage(RawAction::Close));
+        part.frees = true;
+        self.parts.add(part, false);
+    }
+
+    /// Whether a payload has the size of its blocks. Only bytes are stored.
+    fn fits(&self, payload: &Payload, blocks: Blocks) -> bool {
+        let geometry = self.table.geometry();
+        !matches!(payload, Payload::Fingerprints(_))
+            && payload.fits(blocks.0, geometry.block_size_bytes, geometry.metadata_bytes)
+    }
+
+    /// Refuses a write while the write pointer is not known for certain.
+    fn refuse_suspect(&mut self, start: Lba) -> Result<(), Status> {
+        let Some(zone) = self.table.geometry().zone_of(start) else { return Ok(()) };
+        if self.trust[zone.as_usize()] == Trust::Sure {
+            return Ok(());
+        }
+        self.report_again(zone);
+        self.start_ready();
+        Err(Status::WriteFault)
+    }
+
+    /// The blocks from `lba` on that are in one zone, at most `blocks`: the zone and two offsets.
+    fn piece(&self, lba: u64, blocks: u64) -> (ZoneIndex, u64, u64) {
+        let size = self.table.geometry().zone_size_blocks.0;
+        let first = lba % size;
+        (ZoneIndex((lba / size) as u32), first, size.min(first + blocks))
+    }
+
+    /// The offset from which on blocks of a zone read as zeros.
+    fn readable(&self, zone: ZoneIndex) -> u64 {
+        let geometry = self.table.geometry();
+        let is_conventional = zone.0 < geometry.conventional_zone_count;
+        if is_conventional { geometry.zone_capacity_blocks.0 } else { self.table.readable_blocks(zone).0 }
+    }
+
+    fn take_read(&mut self, id: CommandId, start: Lba, blocks: Blocks) -> Result<(), Status> {
+        self.table.check_read(start, blocks)?;
+        self.refuse_unknown(start, blocks)?;
+        let run = self.begin(id, blocks, Outcome::Data(Payload::None));
+        let mut place = 0;
+        while place < blocks.0 {
+            let (zone, first, end) = self.piece(start.0 + place, blocks.0 - place);
+            let written = end.min(self.readable(zone));
+            // Zeros behind a reset are zeros once the reset has succeeded.
+            if first < written || self.parts.of_zone(zone).any(Part::is_management) {
+                let written = written.max(first);
+                self.add(Part::new(Some(run), zone, first, written, Work::Read { place }), false);
+            }
+            place += end - first;
+        }
+        self.end_share(run, Status::Success);
+        Ok(())
+    }
+
+    /// Refuses a read while the contents of a zone are not known.
+    fn refuse_unknown(&mut self, start: Lba, blocks: Blocks) -> Result<(), Status> {
+        let size = self.table.geometry().zone_size_blocks.0;
+        let zones = start.0 / size..=(start.0 + blocks.0 - 1) / size;
+        for zone in zones.map(|zone| ZoneIndex(zone as u32)) {
+            if self.trust[zone.as_usize()] == Trust::Unknown {
+                self.report_again(zone);
+                self.start_ready();
+                return Err(Status::InternalError);
+            }
+        }
+        Ok(())
+    }
+
+    /// Writes in transfers; `None` writes zeros.
+    fn add_write(&mut self, id: CommandId, grant: WriteGrant, blocks: Blocks, data: Option<&Bytes>, outcome: Outcome) {
+        let run = self.begin(id, Blocks::ZERO, outcome);
+        grant.closed.into_iter().for_each(|zone| self.close(zone));
+        let block_bytes = self.table.geometry().block_size_bytes as usize;
+        let most = match data {
+            Some(_) => blocks.0,
+            None => self.table.geometry().max_transfer_blocks.0.min((ZEROS.len() / block_bytes) as u64),
+        };
+        let mut place = 0;
+        while place < blocks.0 {
+            let (zone, first, end) = self.piece(grant.start.0 + place, most.min(blocks.0 - place));
+            let length = (end - first) as usize * block_bytes;
+            let data = match data {
+                Some(data) => data.slice(place as usize * block_bytes..).slice(..length),
+                None => Bytes::from_static(&ZEROS[..length]),
+            };
+            let mut part = Part::new(Some(run), zone, first, end, Work::Write { data });
+            part.frees = grant.filled && place + (end - first) == blocks.0;
+            self.add(part, grant.opened && place == 0);
+            place += end - first;
+        }
+        self.end_share(run, Status::Success);
+    }
+
+    fn add_append(&mut self, id: CommandId, grant: WriteGrant, blocks: Blocks, data: Bytes, outcome: Outcome) {
+        let run = self.begin(id, Blocks::ZERO, outcome);
+        grant.closed.into_iter().for_each(|zone| self.close(zone));
+        let offset = grant.offset_blocks.0;
+        // Where the drive places an append among those in flight is not known: it may touch the blocks
+        // of all of them.
+        let in_flight = self.parts.of_zone(grant.zone).filter(|part| matches!(part.work, Work::Append { .. }));
+        let first = in_flight.map(|part| part.first).min().unwrap_or(offset);
+        let mut part = Part::new(Some(run), grant.zone, first, offset + blocks.0, Work::Append { data });
+        part.frees = grant.filled;
+        self.add(part, grant.opened);
+        self.end_share(run, Status::Success);
+    }
+
+    /// Blocks that were written read as zeros afterwards. A drive that cannot guarantee that refuses,
+    /// unless nothing has been written there.
+    fn take_deallocate(&mut self, id: CommandId, ranges: &[LbaRange]) -> Result<(), Status> {
+        self.table.check_deallocate(ranges)?;
+        let mut pieces = Vec::new();
+        for range in ranges {
+            let mut done = 0;
+            while done < range.blocks.0 {
+                let (zone, first, end) = self.piece(range.start.0 + done, range.blocks.0 - done);
+                let written = end.min(self.readable(zone));
+                if first < written {
+                    pieces.push((zone, first, written));
+                }
+                done += end - first;
+            }
+        }
+        if !pieces.is_empty() && !self.abilities.deallocate {
+            return Err(Status::InvalidField);
+        }
+        let run = self.begin(id, Blocks::ZERO, Outcome::None);
+        for (zone, first, end) in pieces {
+            self.add(Part::new(Some(run), zone, first, end, Work::Deallocate), false);
+        }
+        self.end_share(run, Status::Success);
+        Ok(())
+    }
+
+    fn take_management(&mut self, id: CommandId, action: &ZoneAction, target: ZoneTarget) -> Result<(), Status> {
+        let raw = match action {
+            ZoneAction::Reset => RawAction::Reset,
+            ZoneAction::Finish => RawAction::Finish,
+            ZoneAction::Close => RawAction::Close,
+            ZoneAction::Offline => RawAction::Offline,
+            // Others are refused by the table: the geometry has neither ZRWAs nor descriptor extensions.
+            ZoneAction::Open { .. } | ZoneAction::SetDescriptorExtension { .. } | ZoneAction::FlushZrwa => {
+                RawAction::Open
+            }
+        };
+        if raw == RawAction::Offline && !self.abilities.offline && self.has_read_only(target) {
+            return Err(Status::InvalidField);
+        }
+        if let (ZoneTarget::Zone(start), true) = (target, raw != RawAction::Reset) {
+            self.refuse_suspect(start)?;
+        }
+        let mut effects = std::mem::take(&mut self.effects);
+        let managed = self.table.manage(action, target, &mut effects);
+        if managed.is_ok() {
+            let run = self.begin(id, Blocks::ZERO, Outcome::None);
+            for effect in &effects {
+                let zone = effect.zone();
+                if matches!(effect, ZoneEffect::Closed { .. }) && raw == RawAction::Open {
+                    self.close(zone);
+                    continue;
+                }
+                let mut part = Part::new(Some(run), zone, 0, u64::MAX, Work::Manage(raw));
+                part.frees = raw != RawAction::Open;
+                self.add(part, raw == RawAction::Open);
+            }
+            if let (true, ZoneTarget::Zone(start)) = (effects.is_empty(), target) {
+                let zone = self.table.geometry().zone_of(start).expect("the table has accepted the zone");
+                self.add(Part::new(Some(run), zone, 0, u64::MAX, Work::Nothing), false);
+            }
+            self.end_share(run, Status::Success);
+        }
+        effects.clear();
+        self.effects = effects;
+        managed
+    }
+
+    /// Whether the target is, or includes, a read only zone.
+    fn has_read_only(&self, target: ZoneTarget) -> bool {
+        let geometry = self.table.geometry();
+        let is_read_only = |zone: ZoneIndex| self.table.zone(zone).state == ZoneState::ReadOnly;
+        match target {
+            ZoneTarget::Zone(start) => geometry.zone_of(start).is_some_and(is_read_only),
+            ZoneTarget::All => (0..geometry.zone_count).map(ZoneIndex).any(is_read_only),
+        }
+    }
+}
+
+/// The data of a payload; `None`: zeros.
+fn bytes_of(payload: Payload) -> Option<Bytes> {
+    match payload {
+        Payload::Bytes(buffer) => Some(buffer.data),
+        Payload::None | Payload::Fingerprints(_) => None,
+    }
+}
