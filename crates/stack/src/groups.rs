@@ -56,7 +56,7 @@ pub(crate) fn measured_groups(device: &DriveNode, written: Vec<(ZoneIndex, Block
         prng: prng.fork("groups"),
     };
     let mut profiler = Profiler::new(&geometry, config);
-    let table = run(&mut profiler, &mut copy, &mut VirtualClock::default(), &mut |_| {});
+    let table = run(&mut profiler, &mut copy, &mut VirtualClock::default(), &mut |_, _| {});
     // Without a report of zones, by an injected fault, no group is known.
     table.map_or_else(|_| ZoneGroups::default(), |table| zone_groups(&table))
 }

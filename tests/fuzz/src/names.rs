@@ -74,6 +74,7 @@ fn check_location(text: &str) {
             assert_eq!(url.to_string().parse::<NvmeTcpUrl>().as_ref(), Ok(&url), "{text:?}");
         }
         Ok(Location::Image(_)) => assert!(!text.is_empty()),
+        Ok(Location::Device(path)) => assert!(path.starts_with("/dev/") && path.to_str() == Some(text), "{text:?}"),
         Err(error) => assert!(!error.message.is_empty() && error.help.is_some()),
     }
 }
