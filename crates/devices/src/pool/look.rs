@@ -99,7 +99,7 @@ fn read<D: ZonedDevice>(
         if refused(drive) {
             return Err(DriveError::new(
                 format!("another host has reserved the drive {} while it was read", directory.drive()),
-                "see who has it, and try again: zonda pool show",
+                "see its owner, and try again: zonda pool show",
             ));
         }
         match start.take_outcome() {

@@ -248,7 +248,7 @@ impl OpenPool {
 fn zones_of(size: NamespaceSize, capacity_bytes: u64) -> Result<u32, DriveError> {
     let zones = match size {
         NamespaceSize::Zones(zones) => u64::from(zones),
-        // Of bytes nobody needs so few: a unit was forgotten.
+        // No namespace is so small: a unit was forgotten.
         NamespaceSize::Bytes(bytes) if bytes < SIZE_MIN_BYTES => {
             return Err(DriveError::new(
                 format!("a size of {} is less than {}", ByteSize(bytes), ByteSize(SIZE_MIN_BYTES)),

@@ -419,7 +419,7 @@ impl ElasticRun<'_> {
             // Zones may still be finished for it.
             if !self.has_flights(id) && self.device().delete_namespace(now, id).is_ok() {
                 self.take_events()?;
-                // It is gone already if the pool has not waited for the record.
+                // It does not exist any more if the pool has not waited for the record.
                 if let Some(tenant) = self.tenants.iter_mut().find(|tenant| tenant.id == id) {
                     tenant.stage = Stage::Deleting;
                 }
