@@ -15,6 +15,7 @@
 //! device will reject is scheduled like any other.
 #![forbid(unsafe_code)]
 
+mod bug;
 mod deadline;
 mod direction;
 mod ezns;
@@ -30,6 +31,8 @@ mod scheduler;
 mod tests;
 mod zone_groups;
 
+#[cfg(feature = "testing")]
+pub use bug::SeededBug;
 pub use deadline::{MqDeadline, MqDeadlineConfig};
 pub use ezns::{Ezns, EznsConfig};
 pub use fifo::Fifo;

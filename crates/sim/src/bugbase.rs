@@ -14,8 +14,8 @@ use zonda_config::ConfigError;
 use crate::options::{Options, ScenarioKind, bug_by_name, bug_name};
 use crate::outcome::{FailureKind, Outcome};
 use crate::scenario::{
-    DriveScenario, ElasticScenario, FilesScenario, ImagesScenario, NetworkScenario, RunText, Scenario, ScenarioText,
-    VolumesScenario,
+    DriveScenario, ElasticScenario, FilesScenario, GroupsScenario, ImagesScenario, NetworkScenario, RunText, Scenario,
+    ScenarioText, VolumesScenario,
 };
 use crate::shrink::Shrunk;
 use crate::simulate::{AnySimulation, event_trace_of, run_twice};
@@ -75,6 +75,7 @@ struct EntryText {
     volumes: Option<VolumesScenario>,
     images: Option<ImagesScenario>,
     elastic: Option<ElasticScenario>,
+    groups: Option<GroupsScenario>,
 }
 
 fn one() -> u64 {
@@ -148,8 +149,9 @@ impl BugbaseEntry {
         }
         let entry: EntryText = zonda_config::parse(text)?;
         let (seed, options, kind) = entry.header()?;
-        let EntryText { failure, note, run, drive, network, files, volumes, images, elastic, .. } = entry;
-        let scenario = Scenario::of_text(ScenarioText { run, drive, network, files, volumes, images, elastic })?;
+        let EntryText { failure, note, run, drive, network, files, volumes, images, elastic, groups, .. } = entry;
+        let scenario =
+            Scenario::of_text(ScenarioText { run, drive, network, files, volumes, images, elastic, groups })?;
         let (stated, actual) = (options.scenario_of(seed), scenario.kind());
         if stated != actual {
             let message = format!(

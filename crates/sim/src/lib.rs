@@ -2,8 +2,8 @@
 //!
 //! A 64-bit seed generates a scenario: a small random drive, layers over it, a host with a mix of
 //! commands, and injected faults; or hosts that reach such drives over a network; or clients of a
-//! file store on one; or a redundant volume over several of them; or a file-backed drive image; or tenants of a pool. A
-//! run compares every completion with the oracle, cuts power between any two events, and checks the
+//! file store on one; or a redundant volume over several of them; or a file-backed drive image; or
+//! tenants of a pool; or a scheduler over a drive with hidden conflict groups. A run compares every completion with the oracle, cuts power between any two events, and checks the
 //! state after power-on against a ledger of its own. Injected faults stay within what the layers
 //! below guarantee, so that every loss is a bug. Every run is made twice, and both must be
 //! identical.
@@ -23,6 +23,7 @@ mod drive;
 mod elastic;
 mod event_trace;
 mod files;
+mod groups;
 mod hash;
 mod images;
 mod ledger;
@@ -55,3 +56,5 @@ pub use zonda_files::SeededBug as FilesBug;
 pub use zonda_image::testing::SeededBug as ImageBug;
 #[doc(hidden)]
 pub use zonda_raid::SeededBug as VolumesBug;
+#[doc(hidden)]
+pub use zonda_sched::SeededBug as GroupsBug;

@@ -8,6 +8,7 @@ use zonda_elastic::testing::SeededBug as ElasticBug;
 use zonda_files::SeededBug as FilesBug;
 use zonda_image::testing::SeededBug as ImageBug;
 use zonda_raid::SeededBug as VolumesBug;
+use zonda_sched::SeededBug as GroupsBug;
 use zonda_ssd::SeededBug;
 
 use crate::network::NetworkBug;
@@ -56,7 +57,9 @@ pub enum ScenarioKind {
     Images,
     /// Tenants of a pool on a drive.
     Elastic,
-    /// All kinds: of six consecutive seeds one of each.
+    /// A scheduler over a drive with hidden conflict groups.
+    Groups,
+    /// All kinds but the last: of six consecutive seeds one of each.
     All,
 }
 
@@ -75,6 +78,8 @@ pub enum Bug {
     Images(ImageBug),
     /// In the pool; only pool scenarios are generated.
     Elastic(ElasticBug),
+    /// In the scheduler by conflict groups; only scenarios of groups are generated.
+    Groups(GroupsBug),
 }
 
 /// A part of a scenario that can be left out, to reduce a failure to a minimal scenario.
@@ -280,13 +285,15 @@ impl Part {
 
     /// Whether scenarios of a kind can have this part.
     pub(crate) fn is_in(self, kind: ScenarioKind) -> bool {
-        use ScenarioKind::{Drive, Elastic, Files, Images, Network, Volumes};
+        use ScenarioKind::{Drive, Elastic, Files, Groups, Images, Network, Volumes};
         let kinds: &[ScenarioKind] = match self {
-            Part::Faults | Part::PowerLoss => &[Drive, Network, Files, Volumes, Images, Elastic],
+            Part::Faults => &[Drive, Network, Files, Volumes, Images, Elastic, Groups],
+            Part::PowerLoss => &[Drive, Network, Files, Volumes, Images, Elastic],
             Part::Mix => &[Drive, Network, Files, Volumes, Elastic],
-            Part::Delays | Part::Pauses => &[Drive, Network, Files, Elastic],
+            Part::Delays => &[Drive, Network, Files, Elastic, Groups],
+            Part::Pauses => &[Drive, Network, Files, Elastic],
             Part::Zrwa => &[Drive, Network, Images],
-            Part::Degradation => &[Drive, Files, Volumes, Images, Elastic],
+            Part::Degradation => &[Drive, Files, Volumes, Images, Elastic, Groups],
             Part::Trace => &[Drive, Files],
             Part::Conventional => &[Drive, Files, Images],
             Part::Slice | Part::Bytes => &[Drive],
@@ -295,7 +302,8 @@ impl Part {
             Part::Rot | Part::OldCopies => &[Volumes, Images],
             Part::CutOpenings => &[Images, Elastic],
             Part::FullDisk | Part::Truncation => &[Images],
-            Part::Scheduler | Part::NamespaceChanges => &[Elastic],
+            Part::Scheduler => &[Elastic, Groups],
+            Part::NamespaceChanges => &[Elastic],
             Part::Caches => &[Volumes, Elastic],
             Part::Cuts
             | Part::Blackholes
@@ -328,13 +336,14 @@ impl Part {
 
 impl ScenarioKind {
     /// Every kind, with its name.
-    pub const ALL: [(&'static str, ScenarioKind); 7] = [
+    pub const ALL: [(&'static str, ScenarioKind); 8] = [
         ("drive", ScenarioKind::Drive),
         ("network", ScenarioKind::Network),
         ("files", ScenarioKind::Files),
         ("volumes", ScenarioKind::Volumes),
         ("images", ScenarioKind::Images),
         ("elastic", ScenarioKind::Elastic),
+        ("groups", ScenarioKind::Groups),
         ("all", ScenarioKind::All),
     ];
     /// The former name of `all`, still accepted.
@@ -394,6 +403,12 @@ impl From<ElasticBug> for Bug {
     }
 }
 
+impl From<GroupsBug> for Bug {
+    fn from(bug: GroupsBug) -> Bug {
+        Bug::Groups(bug)
+    }
+}
+
 impl FromStr for Mode {
     type Err = UnknownName;
 
@@ -422,7 +437,9 @@ pub fn bugs() -> Vec<(&'static str, Bug)> {
     let of_volumes = VolumesBug::ALL.iter().map(|(name, bug)| (*name, Bug::Volumes(*bug)));
     let of_images = ImageBug::ALL.iter().map(|(name, bug)| (*name, Bug::Images(*bug)));
     let of_pools = ElasticBug::ALL.iter().map(|(name, bug)| (*name, Bug::Elastic(*bug)));
-    of_drives.chain(of_networks).chain(of_files).chain(of_volumes).chain(of_images).chain(of_pools).collect()
+    let of_groups = GroupsBug::ALL.iter().map(|(name, bug)| (*name, Bug::Groups(*bug)));
+    let of_stores = of_files.chain(of_volumes).chain(of_images).chain(of_pools);
+    of_drives.chain(of_networks).chain(of_stores).chain(of_groups).collect()
 }
 
 /// The seeded bug of this name.
@@ -483,6 +500,7 @@ impl Options {
             (Some(Bug::Volumes(_)), _) => ScenarioKind::Volumes,
             (Some(Bug::Images(_)), _) => ScenarioKind::Images,
             (Some(Bug::Elastic(_)), _) => ScenarioKind::Elastic,
+            (Some(Bug::Groups(_)), _) => ScenarioKind::Groups,
             _ if self.mode != Mode::Swarm => ScenarioKind::Drive,
             (None, ScenarioKind::All) => match seed % KINDS_SHARE {
                 NETWORK_REMAINDER => ScenarioKind::Network,

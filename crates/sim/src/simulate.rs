@@ -7,6 +7,7 @@ use zonda_zoned::Instant;
 use crate::elastic::{ElasticRun, ElasticSimulation, describe as describe_pool};
 use crate::event_trace::{EventTrace, compose, describe};
 use crate::files::{FilesRun, FilesSimulation, describe as describe_files};
+use crate::groups::{GroupsRun, GroupsSimulation, describe as describe_groups};
 use crate::images::{ImagesRun, ImagesSimulation, describe as describe_image};
 use crate::network::{Network, NetworkRun, describe as describe_network};
 use crate::observe::CheckError;
@@ -78,6 +79,7 @@ pub(crate) fn event_trace_of(seed: u64, simulation: &AnySimulation, options: &Op
         AnySimulation::Volumes(simulation) => describe_volume(simulation),
         AnySimulation::Images(simulation) => describe_image(simulation),
         AnySimulation::Elastic(simulation) => describe_pool(simulation),
+        AnySimulation::Groups(simulation) => describe_groups(simulation),
     };
     compose(&description, replay, &outcome, &lines)
 }
@@ -102,6 +104,7 @@ pub(crate) enum AnySimulation {
     Volumes(Box<VolumesSimulation>),
     Images(Box<ImagesSimulation>),
     Elastic(Box<ElasticSimulation>),
+    Groups(Box<GroupsSimulation>),
 }
 
 impl AnySimulation {
@@ -112,6 +115,7 @@ impl AnySimulation {
             ScenarioKind::Volumes => AnySimulation::Volumes(Box::new(VolumesSimulation::new(seed, options))),
             ScenarioKind::Images => AnySimulation::Images(Box::new(ImagesSimulation::new(seed, options))),
             ScenarioKind::Elastic => AnySimulation::Elastic(Box::new(ElasticSimulation::new(seed, options))),
+            ScenarioKind::Groups => AnySimulation::Groups(Box::new(GroupsSimulation::new(seed, options))),
             _ => AnySimulation::Drive(Box::new(Simulation::new(seed, options))),
         }
     }
@@ -153,6 +157,11 @@ pub(crate) fn run_once(
         }
         AnySimulation::Elastic(simulation) => {
             let mut run = ElasticRun::new(simulation, options, trace);
+            let error = caught(|| run.run());
+            finish(run.outcome(seed), error, run.now, &mut run.trace)
+        }
+        AnySimulation::Groups(simulation) => {
+            let mut run = GroupsRun::new(simulation, options, trace);
             let error = caught(|| run.run());
             finish(run.outcome(seed), error, run.now, &mut run.trace)
         }

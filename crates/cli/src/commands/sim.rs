@@ -26,11 +26,12 @@ Each seed generates a scenario, of one of these kinds:
   volumes  a host on a redundant volume over drives that fail, corrupt data, and are removed and added again
   images   a file-backed drive on a disk that fails, fills up, corrupts data and loses power
   elastic  tenants of a pool on a drive that fails and loses power, with namespaces that come, grow and go
+  groups   tenants of a scheduler by conflict groups, over a drive whose groups are hidden and change
 
 Every completion is compared with a simple reference model, and every acknowledged write must survive all faults. The same \
 seed generates the same scenario on every machine.
 
-By default, a run of many seeds uses all kinds, each for a sixth of the seeds, and a run of a single seed uses the kind drive. \
+By default, a run of many seeds uses all kinds but groups, each for a sixth of the seeds, and a run of a single seed uses the kind drive. \
 --scenario selects another kind.
 
 FILE.toml is a stored failure, such as those in sim/bugbase, which --shrink writes. It contains the whole scenario, and \

@@ -42,6 +42,13 @@ impl Buckets {
         Some(self.lists[count].0)
     }
 
+    /// A group with the greatest count, for a seeded bug.
+    pub(super) fn last(&self) -> Option<LaneIndex> {
+        let word = self.used.iter().rposition(|word| *word != 0)?;
+        let count = word * 64 + 63 - self.used[word].leading_zeros() as usize;
+        Some(self.lists[count].0)
+    }
+
     /// The count under which a group is listed; `None` if it is not.
     pub(super) fn count(&self, lane: LaneIndex) -> Option<u32> {
         self.links[lane as usize].count

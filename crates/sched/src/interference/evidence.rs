@@ -192,10 +192,12 @@ impl Sums {
         let threshold = self.l * SCALE / ((self.x + n) * PART);
         let distance = effect - threshold;
         let is_certain = distance * distance > CERTAIN * variance;
+        // Where requests of a group hardly ever meet, the table cannot be tested, and does no harm.
+        let do_meet = self.x * 2 >= n;
         match (is_certain, distance > 0) {
-            (false, _) => None,
             (true, true) => Some(Finding::Confirmed),
-            (true, false) => Some(Finding::Contradicted),
+            (true, false) if do_meet => Some(Finding::Contradicted),
+            _ => None,
         }
     }
 }

@@ -39,7 +39,7 @@ mod tests;
 
 use std::collections::VecDeque;
 
-use zonda_zoned::{Instant, TenantId};
+use zonda_zoned::{Class, Instant, TenantId};
 
 use self::buckets::{Buckets, LaneIndex};
 pub use self::config::{InterferenceConfig, Within};
@@ -47,6 +47,7 @@ use self::entries::{Entries, Entry};
 use self::evidence::{Evidence, Finding};
 use self::in_order::InOrder;
 use self::lane::Lane;
+use crate::bug::{Seeded, SeededBug};
 use crate::direction::Direction;
 use crate::limits::{
     INTERFERENCE_OVERTAKES_MAX, INTERFERENCE_TRIAL_MAX, INTERFERENCE_TRIAL_PERIOD, INTERFERENCE_WEIGHT_MAX,
@@ -84,6 +85,7 @@ pub struct Interference {
     /// Requests in flight whose group is known, in all and by their first zone.
     known_in_flight: u32,
     in_flight_of_zone: Vec<u32>,
+    seeded: Seeded,
 }
 
 impl Interference {
@@ -109,8 +111,16 @@ impl Interference {
             since_trial: 0,
             known_in_flight: 0,
             in_flight_of_zone: vec![0; config.groups.zones()],
+            seeded: Seeded::NONE,
             config,
         }
+    }
+
+    /// The same, with a mistake.
+    #[cfg(feature = "testing")]
+    #[must_use]
+    pub fn with_bug(self, bug: Option<SeededBug>) -> Interference {
+        Interference { seeded: bug.into(), ..self }
     }
 
     /// Whether requests wait in the order of arrival rather than in groups.
@@ -206,7 +216,10 @@ impl Interference {
         }
         let waiting: Vec<RequestId> = self.entries.iter().collect();
         for id in waiting {
-            self.in_order.push(id, *self.entries.get(id));
+            let entry = *self.entries.get(id);
+            if !(self.seeded.has(SeededBug::LostAtRejection) && entry.class == Class::Background) {
+                self.in_order.push(id, entry);
+            }
             self.entries.remove(id);
         }
         for index in 0..self.lanes.len() as LaneIndex {
@@ -309,7 +322,8 @@ impl Scheduler for Interference {
         if request.namespace != self.config.namespace {
             return None;
         }
-        self.config.groups.group_of_all(request.zones.clone())
+        let shift = u32::from(self.seeded.has(SeededBug::WrongTag));
+        self.config.groups.group_of_all(request.zones.start + shift..request.zones.end + shift)
     }
 
     fn push(&mut self, id: RequestId, request: &Request) {
@@ -347,6 +361,7 @@ impl Scheduler for Interference {
         }
         loop {
             let index = match accepts {
+                _ if self.seeded.has(SeededBug::GreedyGroup) => self.ready.last(),
                 Accepts::All => self.ready.first(),
                 Accepts::Reads => self.ready_reads.first(),
             };
@@ -370,7 +385,9 @@ impl Scheduler for Interference {
         let weight = self.weight(request.origin.tenant);
         self.entries.insert(id, Entry::of(request, index), true);
         self.lanes[index as usize].put_back(&mut self.entries, id, request, weight);
-        self.list(index);
+        if !self.seeded.has(SeededBug::UnlistedGroup) {
+            self.list(index);
+        }
     }
 
     fn on_completion(&mut self, now: Instant, request: &Request, outcome: Outcome) {
@@ -378,7 +395,9 @@ impl Scheduler for Interference {
             return;
         }
         let index = self.lane_of(request);
-        self.on_ended(index, request);
+        if outcome.is_success || !self.seeded.has(SeededBug::ForgottenCompletion) {
+            self.on_ended(index, request);
+        }
         self.lanes[index as usize].on_completion(now, request, outcome);
         self.wake(index);
         self.list(index);

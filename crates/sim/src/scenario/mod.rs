@@ -11,6 +11,7 @@
 mod drive;
 mod elastic;
 mod files;
+mod groups;
 mod images;
 mod network;
 mod parts;
@@ -26,6 +27,7 @@ use crate::simulate::AnySimulation;
 pub(crate) use drive::DriveScenario;
 pub(crate) use elastic::ElasticScenario;
 pub(crate) use files::{FilesScenario, MixDef};
+pub(crate) use groups::GroupsScenario;
 pub(crate) use images::ImagesScenario;
 pub(crate) use network::NetworkScenario;
 pub(crate) use parts::{DurationDef, is_unlimited, operation_weights, unlimited};
@@ -50,6 +52,7 @@ enum Body {
     Volumes(Box<VolumesScenario>),
     Images(Box<ImagesScenario>),
     Elastic(Box<ElasticScenario>),
+    Groups(Box<GroupsScenario>),
 }
 
 /// A scenario as stored in the file of an entry: a table for the random numbers of the run, and one
@@ -63,6 +66,7 @@ pub(crate) struct ScenarioText {
     pub(crate) volumes: Option<VolumesScenario>,
     pub(crate) images: Option<ImagesScenario>,
     pub(crate) elastic: Option<ElasticScenario>,
+    pub(crate) groups: Option<GroupsScenario>,
 }
 
 /// The source of the random numbers of a run.
@@ -93,6 +97,9 @@ impl Scenario {
             AnySimulation::Elastic(simulation) => {
                 (Some(crate::elastic::FORK), Body::Elastic(Box::new(ElasticScenario::of(&simulation))))
             }
+            AnySimulation::Groups(simulation) => {
+                (Some(crate::groups::FORK), Body::Groups(Box::new(GroupsScenario::of(&simulation))))
+            }
         };
         Scenario { seed, fork: fork.map(str::to_owned), body }
     }
@@ -107,6 +114,7 @@ impl Scenario {
             Body::Volumes(_) => ScenarioKind::Volumes,
             Body::Images(_) => ScenarioKind::Images,
             Body::Elastic(_) => ScenarioKind::Elastic,
+            Body::Groups(_) => ScenarioKind::Groups,
         }
     }
 
@@ -123,6 +131,7 @@ impl Scenario {
             Body::Files(scenario) => AnySimulation::Files(Box::new(scenario.simulation(root)?)),
             Body::Images(scenario) => AnySimulation::Images(Box::new(scenario.simulation(root)?)),
             Body::Elastic(scenario) => AnySimulation::Elastic(Box::new(scenario.simulation(root)?)),
+            Body::Groups(scenario) => AnySimulation::Groups(Box::new(scenario.simulation(root)?)),
             Body::Volumes(scenario) if self.fork.is_none() => {
                 AnySimulation::Volumes(Box::new(scenario.simulation(self.seed)?))
             }
@@ -149,6 +158,7 @@ impl Scenario {
             Body::Volumes(scenario) => ScenarioText { run, volumes: Some(*scenario), ..ScenarioText::default() },
             Body::Images(scenario) => ScenarioText { run, images: Some(*scenario), ..ScenarioText::default() },
             Body::Elastic(scenario) => ScenarioText { run, elastic: Some(*scenario), ..ScenarioText::default() },
+            Body::Groups(scenario) => ScenarioText { run, groups: Some(*scenario), ..ScenarioText::default() },
         }
     }
 
@@ -169,11 +179,12 @@ impl Scenario {
             text.volumes.map(|scenario| Body::Volumes(Box::new(scenario))),
             text.images.map(|scenario| Body::Images(Box::new(scenario))),
             text.elastic.map(|scenario| Body::Elastic(Box::new(scenario))),
+            text.groups.map(|scenario| Body::Groups(Box::new(scenario))),
         ];
         let mut bodies = bodies.into_iter().flatten();
         let (Some(body), None) = (bodies.next(), bodies.next()) else {
             let message = "an entry must have exactly one of the tables [drive], [network], [files], [volumes], \
-                           [images] and [elastic]";
+                           [images], [elastic] and [groups]";
             return Err(ConfigError::new(message));
         };
         let scenario = Scenario { seed, fork: run.fork, body };

@@ -8,6 +8,7 @@ mod common;
 mod elastic;
 mod event_trace;
 mod files;
+mod groups;
 mod images;
 mod network;
 mod seeds;

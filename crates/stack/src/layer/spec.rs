@@ -22,7 +22,7 @@ pub enum LayerSpec {
     /// Exposes a range of zones as a namespace.
     Slice(SliceSpec),
     /// Reorders waiting commands.
-    Scheduler(SchedulerSpec),
+    Scheduler(Box<SchedulerSpec>),
 }
 
 /// `kind = "delay"`.
@@ -183,7 +183,7 @@ impl<'de> Deserialize<'de> for LayerSpec {
             Kind::Fault => table.parse().map(LayerSpec::Fault),
             Kind::Trace => table.parse().map(LayerSpec::Trace),
             Kind::Slice => table.parse().map(LayerSpec::Slice),
-            Kind::Scheduler => table.parse().map(LayerSpec::Scheduler),
+            Kind::Scheduler => table.parse().map(|spec| LayerSpec::Scheduler(Box::new(spec))),
         }
     }
 }

@@ -57,7 +57,7 @@ fn a_scheduler_by_measured_groups_keeps_all_channels_busy() {
     let bytes = |policy: &str| {
         let layer = format!("[[drive.layer]]\nkind = \"scheduler\"\nin_flight = 8\n{policy}\n");
         let drive = "[drive]\nprofile = \"bae-small\"\nset = { \"geometry.zones\" = 1024 }\n";
-        let result = run(&format!("{drive}{layer}[run]\ntime = \"100 ms\"\n{job}"));
+        let result = run(&format!("{drive}{layer}[run]\ntime = \"400 ms\"\n{job}"));
         let [LayerResult::Scheduler { policy, .. }] = &result.layers[..] else { panic!("{:?}", result.layers) };
         (*policy, result.run.jobs[0].kind(RequestKind::Read).unwrap().bytes)
     };

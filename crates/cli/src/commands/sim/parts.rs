@@ -57,7 +57,7 @@ fn in_words(part: Part) -> &'static str {
         Part::CutOpenings => "interrupted openings of images, and mounts of pools",
         Part::FullDisk => "a full file system under an image",
         Part::Truncation => "truncated files of an image",
-        Part::Scheduler => "schedulers between a pool and its drive",
+        Part::Scheduler => "schedulers between a pool and its drive, and ezns inside conflict groups",
         Part::NamespaceChanges => "namespaces of a pool that are created, resized and deleted",
     }
 }
