@@ -229,10 +229,12 @@ impl Work<'_> {
             let weights: u64 = runs[place..].iter().map(Run::weight).sum();
             let left = until.0.saturating_sub(self.now().0);
             let time = Duration((u128::from(left) * u128::from(run.weight()) / u128::from(weights.max(1))) as u64);
-            if time < RUN_MIN {
+            if Duration(left) < RUN_MIN {
                 self.miss(run, &Missing::NoTime);
                 continue;
             }
+            // A short run is better than none, as long as there is time.
+            let time = time.max(RUN_MIN);
             let is_slow = run.loads.iter().any(|load| load.kind == Kind::Finish);
             let time = time.min(if is_slow { FINISH_RUN_MAX } else { RUN_MAX });
             if let Err(missing) = runs::measure(self, run, time) {

@@ -22,6 +22,7 @@
 mod characterise;
 mod compare;
 mod finding;
+mod fit;
 mod jobs;
 pub mod limits;
 mod live;
@@ -44,6 +45,7 @@ mod zones;
 pub use characterise::{Characterisation, Control, Groups, Options, PartSummary, Progress, characterise};
 pub use compare::{Change, Comparison};
 pub use finding::{Figures, Finding, Missing, Part};
+pub use fit::{FIT_PARAMETERS, fit_measurements};
 pub use live::LiveSubject;
 pub use load::{Kind, Load};
 pub use model::ModelSubject;

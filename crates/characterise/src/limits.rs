@@ -69,6 +69,8 @@ pub const CHANGE_ERRORS: f64 = 3.0;
 pub const SATURATED: f64 = 0.9;
 /// One operation beats another where it is faster by this factor.
 pub const BETTER: f64 = 1.05;
+/// It pays to finish late where the finish of an empty zone takes longer by this factor.
+pub const FINISH_PAYS: u64 = 4;
 /// Operations disturb each other where the throughput falls below this share of that alone.
 pub const DISTURBED: f64 = 0.8;
 /// The tail is disturbed where p99 grows by this factor.

@@ -3,7 +3,7 @@
 use serde::{Deserialize, Serialize};
 use zonda_plot::text::{counted, duration, mebibytes, number, percent, rate, round_bytes};
 
-use crate::limits::{BETTER, DISTURBED, SATURATED, TAIL_DISTURBED};
+use crate::limits::{BETTER, DISTURBED, FINISH_PAYS, SATURATED, TAIL_DISTURBED};
 use crate::load::fill_words;
 use crate::report::Report;
 use crate::{Figures, Finding, Kind, Load, Part};
@@ -135,7 +135,8 @@ fn append_or_write(report: &Report) -> Option<String> {
         ratios.iter().filter(|(_, ratio)| is_in(*ratio)).map(|(size, _)| *size).collect()
     };
     let (append, write) = (sizes(|ratio| ratio >= BETTER), sizes(|ratio| ratio <= 1.0 / BETTER));
-    let at = |size: u64| ratios.iter().find(|(of, _)| *of == size).map_or(1.0, |(_, ratio)| *ratio);
+    let most = ratios.iter().map(|(_, ratio)| *ratio).fold(0.0, f64::max);
+    let least = ratios.iter().map(|(_, ratio)| *ratio).fold(f64::INFINITY, f64::min);
     let range = |sizes: &[u64]| match sizes {
         [] => String::new(),
         [one] => format!("at {}", round_bytes(*one)),
@@ -147,13 +148,13 @@ fn append_or_write(report: &Report) -> Option<String> {
             "Append and write are equally fast at one zone with one request outstanding: append has no cost."
                 .to_owned(),
         ),
-        (Some(first), None) => {
-            Some(format!("Append beats write {} at one zone: by {}.", range(&append), factor(at(*first))))
+        (Some(_), None) => {
+            Some(format!("Append beats write {} at one zone: by up to {}.", range(&append), factor(most)))
         }
-        (None, Some(first)) => Some(format!(
-            "Write beats append {} at one zone with one request outstanding: by {}. Append pays with several outstanding.",
+        (None, Some(_)) => Some(format!(
+            "Write beats append {} at one zone with one request outstanding: by up to {}. Append pays with several outstanding.",
             range(&write),
-            factor(1.0 / at(*first))
+            factor(1.0 / least)
         )),
         (Some(_), Some(_)) => Some(format!(
             "At one zone, append beats write {}, and write beats append {}.",
@@ -273,21 +274,20 @@ fn managed(report: &Report, kind: Kind) -> Vec<Measured> {
 
 fn finish_fill(report: &Report) -> Option<String> {
     let points = managed(report, Kind::Finish);
-    let (slowest, fastest) = (
-        points.iter().max_by_key(|(_, figures)| figures.p50_ns)?,
-        points.iter().min_by_key(|(_, figures)| figures.p50_ns)?,
-    );
+    let (emptiest, fullest) = (points.first()?, points.last()?);
     let of = |point: &Measured| fill_words(Kind::Finish, point.0.fill_percent.unwrap_or(0));
-    if slowest.1.p50_ns < 4 * fastest.1.p50_ns {
-        return Some(format!("A finish takes {} however full the zone is.", duration(slowest.1.p50_ns)));
-    }
-    Some(format!(
-        "Finish zones as late as possible: the finish of {} takes {}, of {} {}.",
-        of(slowest),
-        duration(slowest.1.p50_ns),
-        of(fastest),
-        duration(fastest.1.p50_ns)
-    ))
+    let (slow, fast) = (duration(emptiest.1.p50_ns), duration(fullest.1.p50_ns));
+    (emptiest.0 != fullest.0).then(|| {
+        if emptiest.1.p50_ns >= FINISH_PAYS * fullest.1.p50_ns {
+            format!(
+                "Finish zones as late as possible: the finish of {} takes {slow}, of {} {fast}.",
+                of(emptiest),
+                of(fullest)
+            )
+        } else {
+            format!("The fill hardly matters for a finish: {slow} for {}, {fast} for {}.", of(emptiest), of(fullest))
+        }
+    })
 }
 
 fn reset_fill(report: &Report) -> Option<String> {
@@ -402,7 +402,7 @@ mod tests {
         let write = |size, iops| data(Part::Writes, Kind::Write, size, 1, 1, iops);
         let append = |size, iops| data(Part::Appends, Kind::Append, size, 1, 1, iops);
         let both = report(vec![write(4096, 100.0), write(8192, 100.0), append(4096, 150.0), append(8192, 101.0)]);
-        let expected = "Append beats write at 4 KiB at one zone: by 50.0%.";
+        let expected = "Append beats write at 4 KiB at one zone: by up to 50.0%.";
         assert_eq!(text(&both, "append-or-write").as_deref(), Some(expected));
         let slower = report(vec![write(4096, 100.0), append(4096, 80.0)]);
         assert!(text(&slower, "append-or-write").unwrap().starts_with("Write beats append at 4 KiB"));

@@ -28,6 +28,9 @@ pub(crate) fn measure(work: &mut Work<'_>, run: &Run, time: Duration) -> Result<
     let geometry = work.subject.geometry().clone();
     let planned = planned(work, run, time).ok_or(Missing::TooFewZones)?;
     let time = time_of(work, run, &planned, time);
+    if time < PAIR_MIN {
+        return Err(Missing::TooFewZones);
+    }
     let specs: Vec<_> = planned.iter().map(|job| unplaced(job.spec.clone())).collect();
     let has_ramp = run.loads.iter().any(|load| !load.kind.is_management());
     let plan = Plan::new(&jobs::run_spec(work.seed, time, has_ramp), &specs, &geometry);
@@ -98,6 +101,10 @@ fn reset_zones(work: &Work<'_>, load: &Load, fill: Blocks, most: usize) -> usize
     }
     count
 }
+
+/// With so few zones that a pair would run for less than this, it would show a write buffer that
+/// fills.
+const PAIR_MIN: Duration = Duration::from_millis(5);
 
 /// Active zones that are left for loads beside resets of partly written zones.
 const ZONES_BESIDE: u32 = 8;

@@ -152,7 +152,8 @@ fn zones_that_are_written_are_empty_zones_and_empty_again_at_the_end() {
     let mut clock = VirtualClock::default();
     let measured = live(&mut device, &mut clock, true);
     let without = measured.findings.iter().filter(|finding| finding.figures.is_none()).count();
-    assert!(without * 5 < measured.findings.len(), "{without} of {}", measured.findings.len());
+    // Resets of eight partly written zones are too short for a pair.
+    assert!(without * 3 < measured.findings.len(), "{without} of {}", measured.findings.len());
     for (zone, descriptor) in zones_of(&mut device, &mut clock).iter().enumerate() {
         let expected = if zone < 50 { ZoneState::Full } else { ZoneState::Empty };
         assert_eq!(descriptor.state, expected, "zone {zone}");
@@ -186,11 +187,22 @@ fn an_operation_that_the_drive_refuses_is_not_supported_and_no_failure() {
     let append = OperationSet::of(&[OperationKind::Append]);
     let mut device = used_drive(50, vec![(append, Status::InvalidField)]);
     let measured = live(&mut device, &mut VirtualClock::default(), true);
+    let (mut refused, mut others) = (0, 0);
     for finding in &measured.findings {
         let is_append = finding.load.kind == Kind::Append;
-        let is_refused = matches!(finding.missing, Some(Missing::NotSupported(_)));
-        assert!(is_refused == is_append || finding.missing == Some(Missing::NoTime), "{finding:?}");
+        match &finding.missing {
+            Some(Missing::NotSupported(_)) => {
+                assert!(is_append, "{finding:?}");
+                refused += 1;
+            }
+            Some(Missing::NoTime | Missing::TooFewZones | Missing::NoneCompleted) => {}
+            other => {
+                assert!(other.is_none() && !is_append, "{finding:?}");
+                others += 1;
+            }
+        }
     }
+    assert!(refused > 15 && others > 50, "{refused} {others}");
 }
 
 #[test]

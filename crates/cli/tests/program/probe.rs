@@ -71,7 +71,7 @@ fn an_image_is_probed_without_a_change_while_a_server_reads_it() {
 #[test]
 fn a_simulated_drive_has_the_same_report_each_time() {
     let directory = scratch("probe-model");
-    let arguments = ["probe", "model:tiny", "--destructive", "--budget", "2s", "--quiet"];
+    let arguments = ["probe", "model:tiny", "--destructive", "--budget", "4s", "--quiet"];
     let out = output_in(&directory, &[&arguments[..], &["--out", "report"]].concat());
     assert_golden("probe_tiny.txt", &out);
     let stored = |name: &str| std::fs::read_to_string(directory.join("report").join(name)).expect("it was written");
@@ -88,6 +88,20 @@ fn a_simulated_drive_has_the_same_report_each_time() {
     assert!(same.contains("no change beyond noise"), "{same}");
     let printed = output_in(&directory, &["probe", "report/report.json", "--json"]);
     assert_eq!(printed, json, "a stored report is printed again");
+}
+
+#[test]
+fn a_report_is_fitted_as_measurements() {
+    let directory = scratch("probe-fit");
+    output_in(&directory, &["probe", "model:tiny", "--destructive", "--budget", "4s", "--quiet", "--out", "report"]);
+    let arguments = ["drive", "fit", "tiny", "--to", "report/report.json", "--tries", "30", "--json", "--quiet"];
+    let fit = json_in(&directory, &arguments);
+    let measurements = fit["measurements"].as_array().expect("a list");
+    let met = measurements.iter().filter(|measurement| measurement["met"] == true).count();
+    assert!(measurements.len() >= 8 && met * 10 >= measurements.len() * 7, "{met} of {measurements:#?}");
+    std::fs::write(directory.join("damaged.json"), "{\"format\":\"zonda-report\",\"version\":1}").expect("writable");
+    let text = refused_in(&directory, &["drive", "fit", "tiny", "--to", "damaged.json"]);
+    assert!(text.contains("damaged.json"), "{text}");
 }
 
 #[test]
@@ -125,6 +139,25 @@ fn zones_are_written_only_after_confirmation_and_are_empty_at_the_end() {
     std::fs::write(&path, settings.replace(":4420", ":0")).expect("it can be written");
     let server = Server::start(&directory, &["--config", "report/zonda.toml"]);
     server.stop();
+}
+
+#[test]
+fn an_interrupted_measurement_reports_what_it_has_and_leaves_no_zone_written() {
+    let directory = scratch("probe-interrupt");
+    make_drive(&directory, 0);
+    let arguments = ["probe", "drive", "--destructive", "--yes", "--budget", "1h", "--json", "--quiet"];
+    let mut command = std::process::Command::new(env!("CARGO_BIN_EXE_zonda"));
+    let child = command.args(arguments).current_dir(&*directory).stdout(std::process::Stdio::piped()).spawn();
+    let child = child.expect("the program starts");
+    std::thread::sleep(std::time::Duration::from_secs(4));
+    let process = rustix::process::Pid::from_child(&child);
+    rustix::process::kill_process(process, rustix::process::Signal::INT).expect("it runs");
+    let output = child.wait_with_output().expect("it ends");
+    assert_eq!(output.status.code(), Some(0));
+    let report: serde_json::Value = serde_json::from_slice(&output.stdout).expect("the report is JSON");
+    assert_eq!(report["is_interrupted"], true);
+    assert!(report["findings"].as_array().is_some_and(|loads| loads.iter().any(|load| load["figures"].is_object())));
+    assert!(states(&directory).iter().all(|state| state == "empty"), "{:?}", states(&directory));
 }
 
 #[test]

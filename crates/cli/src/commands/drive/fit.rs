@@ -5,6 +5,7 @@ use std::path::{Path, PathBuf};
 
 use clap::Args;
 use serde::Serialize;
+use zonda_characterise::{FIT_PARAMETERS, Report, fit_measurements};
 use zonda_lab::fit::{FitPlan, FitReport, FittedMeasurement, FittedParameter, Progress as Tried, Task};
 
 use crate::errors::{Failure, described};
@@ -26,6 +27,7 @@ The same program and files give the same fit. The exit code is 0 even if some me
 pub(super) const EXAMPLES: &str = "Examples:
   zonda drive fit tiny --to examples/fit/measurements.toml
   zonda drive fit zn540 --to mine.toml --out my-drive.toml
+  zonda drive fit zn540 --to report/report.json --out my-drive.toml
   zonda drive fit zn540 --to mine.toml --json | jq '.parameters[] | {key, after, uncertainty}'";
 
 /// Relative uncertainty at or above which a parameter is undetermined.
@@ -36,8 +38,8 @@ pub(crate) struct FitArgs {
     /// Initial profile: a built-in name, or the path of a .toml file
     #[arg(value_name = "PROFILE")]
     profile: String,
-    /// File with the measurements, or - for the standard input
-    #[arg(long, value_name = "MEASUREMENTS.toml")]
+    /// File with the measurements, or a report.json of zonda probe; - for the standard input
+    #[arg(long, value_name = "MEASUREMENTS")]
     to: String,
     /// Write the fitted profile to this file [default: do not write it]
     #[arg(long, value_name = "FILE.toml")]
@@ -73,6 +75,7 @@ pub(super) fn run(args: &FitArgs) -> Result<(), Failure> {
         .map_err(|error| Failure::input(error.message, error.help.unwrap_or_default()))?;
     found.parse().map_err(|error| Failure::in_experiment(&error, &args.profile, &found.text))?;
     let text = files::read_text(&args.to, files::EXAMPLES)?;
+    let text = of_report(&text, &found.text, args)?.unwrap_or(text);
     let in_file =
         |error| Failure::in_file(&described(&error, "docs/guide/fit-a-drive.md"), files::shown(&args.to), &text);
     let plan = FitPlan::parse(&found.text, &text).map_err(in_file)?;
@@ -101,6 +104,34 @@ pub(super) fn run(args: &FitArgs) -> Result<(), Failure> {
         None => format!("\nThe fitted profile was not written; use --out {}.toml to write it.\n", plan.fitted_name()),
     };
     print(&shown)
+}
+
+/// The measurements in a report of `zonda probe`, with the parameters that the profile has; `None`
+/// if the text is no report.
+fn of_report(text: &str, profile: &str, args: &FitArgs) -> Result<Option<String>, Failure> {
+    if !text.trim_start().starts_with('{') {
+        return Ok(None);
+    }
+    let report = Report::parse(text).map_err(|error| {
+        Failure::input(
+            format!("{}: {error}", files::shown(&args.to)),
+            "give a report.json of zonda probe DRIVE --out DIR, or a file of measurements",
+        )
+    })?;
+    let (measurements, count) = fit_measurements(&report);
+    let file = |keys: &[&str]| {
+        let parameters: Vec<String> = keys.iter().map(|key| format!("{{ key = \"{key}\" }}")).collect();
+        format!("[fit]\nseeds = 1\nparameters = [{}]\n{measurements}", parameters.join(", "))
+    };
+    let has = |key: &&str| FitPlan::parse(profile, &file(&[*key])).is_ok();
+    let keys: Vec<&str> = FIT_PARAMETERS.into_iter().filter(has).take(count).collect();
+    if keys.is_empty() {
+        return Err(Failure::input(
+            format!("{} has too few figures for a fit", files::shown(&args.to)),
+            "measure with zonda probe DRIVE --destructive and a longer --budget; docs/guide/fit-a-drive.md names the parameters",
+        ));
+    }
+    Ok(Some(file(&keys)))
 }
 
 /// Existing files are not overwritten; this is checked before the fit.
