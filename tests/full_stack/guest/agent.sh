@@ -9,7 +9,12 @@ uptime() { cut -d' ' -f1 /proc/uptime; }
 
 # Leftovers of a job, a line each.
 mounts() { sed -n 's,^[^ ]* \(/mnt/[^ ]*\) .*,\1,p' /proc/mounts; }
-controllers() { (shopt -s nullglob && cd /sys/class/nvme 2>/dev/null && echo nvme*); }
+controllers() { # Not those of the machine.
+    local path
+    for path in /sys/class/nvme/nvme*; do
+        [ ! -e "$path" ] || [ "$(cat "$path/transport")" = pcie ] || echo "${path##*/}"
+    done
+}
 
 clean_up() {
     # All processes except the first one and this one.

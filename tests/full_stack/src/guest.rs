@@ -2,7 +2,7 @@
 
 use std::fs::{self, File};
 use std::io::{BufRead, BufReader, Write};
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 use std::process::{Child, ChildStdin, Command, Stdio};
 use std::sync::OnceLock;
 use std::sync::atomic::{AtomicU32, Ordering};
@@ -94,16 +94,30 @@ impl Guest {
     /// If it cannot be started.
     #[must_use]
     pub fn boot(memory_mib: u32) -> Guest {
+        Guest::boot_with(memory_mib, &[], &[])
+    }
+
+    /// Starts a guest with these programs in `/test`, and with these arguments of QEMU.
+    ///
+    /// # Panics
+    /// If it cannot be started.
+    #[must_use]
+    pub fn boot_with(memory_mib: u32, programs: &[PathBuf], qemu: &[String]) -> Guest {
         static BOOTED: AtomicU32 = AtomicU32::new(0);
         let number = BOOTED.fetch_add(1, Ordering::Relaxed) + 1;
         let log = |kind: &str| logs().join(format!("guest-{number}.{kind}"));
         let (kernel_log, error_log) = (log("kernel"), log("errors"));
         let folder = folder();
+        for program in programs {
+            strip(program, &folder.path().join(program.file_name().expect("a program has a name")));
+        }
         let mut child = Command::new(root().join("scripts/guest/run"))
             .args(["--timeout", &LIFETIME_S.to_string(), "--memory", &memory_mib.to_string(), "--until-eof"])
             .arg("--kernel-log")
             .arg(&kernel_log)
             .arg(folder.path())
+            .arg("--")
+            .args(qemu)
             .stdin(Stdio::piped())
             .stdout(Stdio::piped())
             .stderr(File::create(&error_log).expect("a log can be created"))
@@ -212,6 +226,15 @@ impl Record {
         let text = self.console.text();
         let skipped = text.lines().count().saturating_sub(SHOWN_LINES);
         text.lines().skip(skipped).collect::<Vec<_>>().join("\n")
+    }
+}
+
+/// Copies a program without its symbols, if binutils are installed: a guest reads it from a disk into
+/// memory.
+fn strip(program: &Path, copy: &Path) {
+    let status = Command::new("strip").arg("-o").arg(copy).arg(program).status();
+    if !status.is_ok_and(|status| status.success()) {
+        fs::copy(program, copy).unwrap_or_else(|error| panic!("{}: {error}", program.display()));
     }
 }
 

@@ -36,6 +36,7 @@
 #![forbid(unsafe_code)]
 
 mod console;
+mod drives;
 mod guest;
 mod job;
 mod pool;
@@ -47,6 +48,7 @@ mod stage;
 use std::path::{Path, PathBuf};
 
 pub use console::{Console, Zone};
+pub use drives::DrivesGuest;
 pub use guest::{Guest, guest_or_skip};
 pub use job::{Extent, Job};
 pub use scene::{Namespace, Scene, Subsystem};

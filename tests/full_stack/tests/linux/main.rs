@@ -5,6 +5,7 @@ mod agent;
 mod btrfs;
 mod changes;
 mod commands;
+mod drives;
 mod files;
 mod hosts;
 mod pools;
