@@ -73,6 +73,8 @@ impl From<Unreachable> for Failure {
 }
 
 fn fetch_from(address: &str, path: &str) -> Result<Snapshot, Unreachable> {
+    // As a server prints it.
+    let address = address.strip_prefix("http://").map_or(address, |rest| rest.trim_end_matches('/'));
     let because = |reason: String, help: &str| Unreachable {
         message: format!("cannot read the status of a server at {address}: {reason}"),
         reason,
@@ -105,8 +107,8 @@ fn fetch_from(address: &str, path: &str) -> Result<Snapshot, Unreachable> {
 /// An address without a port, or a host name that cannot be resolved.
 fn no_address(address: &str, error: &io::Error) -> Unreachable {
     let (message, help) = if error.kind() == io::ErrorKind::InvalidInput {
-        let message = format!("\"{address}\" is not the address of a server: it needs a host and a port");
-        (message, format!("give HOST:PORT, such as {HTTP_DEFAULT}"))
+        let message = format!("\"{address}\" is not the address of a server, which has a host and a port");
+        (message, format!("give HOST:PORT, such as {HTTP_DEFAULT}; a directory of this name does not exist"))
     } else {
         let message = format!("cannot resolve {address}: {error}");
         (message, "check the host name, or give an IP address".to_owned())

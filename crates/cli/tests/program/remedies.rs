@@ -240,7 +240,7 @@ fn what_is_missing_on_the_command_line_is_named() {
     let import = help(&directory, &["volume", "import", "new"]);
     assert!(import.contains("--members") && import.contains("--scan"), "{import}");
     let (error, help) = refusal(&directory, &["status", "foo"]);
-    assert!(error.contains("it needs a host and a port") && help.contains("give HOST:PORT"), "{error} {help}");
+    assert!(error.contains("which has a host and a port") && help.contains("give HOST:PORT"), "{error} {help}");
     let size = ["volume", "create", "new", "--members", "d", "--size", "1TiB"];
     let (error, help) = refusal(&directory, &size);
     assert!(error.contains("cannot create a volume of 1 TiB: the members hold at most"), "{error}");

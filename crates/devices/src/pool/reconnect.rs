@@ -4,7 +4,7 @@
 //! wait. Over the new connection the pool is mounted again before it takes commands: it may find more
 //! than it knew of, and must find what it has acknowledged. A drive that lacks some of that, because its
 //! machine has lost power or it is an older copy, is not used: hosts would not learn that blocks are
-//! gone that they have not flushed.
+//! missing that they have not flushed.
 
 use zonda_zoned::{CompletionQueue, Duration, Instant, Status, ZonedDevice};
 
