@@ -11,7 +11,8 @@ use std::fmt::Write;
 use serde::Deserialize;
 use zonda_config::ConfigError;
 
-use crate::options::{Options, ScenarioKind, bug_by_name, bug_name};
+use crate::bug::{bug_by_name, bug_name};
+use crate::options::{Options, ScenarioKind};
 use crate::outcome::{FailureKind, Outcome};
 use crate::scenario::{
     DriveScenario, ElasticScenario, FilesScenario, GroupsScenario, ImagesScenario, NetworkScenario, RunText, Scenario,

@@ -17,6 +17,7 @@
 //! ```
 #![forbid(unsafe_code)]
 
+mod bug;
 mod bugbase;
 mod check;
 mod drive;
@@ -41,9 +42,10 @@ mod simulation;
 mod stack;
 mod volumes;
 
+pub use bug::{Bug, bug_by_name, bug_name, bugs};
 pub use bugbase::BugbaseEntry;
 pub use network::NetworkBug;
-pub use options::{Bug, Mode, Options, Part, ScenarioKind, UnknownName, bug_by_name, bug_name, bugs};
+pub use options::{Mode, Options, Part, ScenarioKind, UnknownName};
 pub use outcome::{Failure, FailureKind, Outcome};
 pub use scenario::Scenario;
 pub use shrink::{Shrunk, shrink};

@@ -11,13 +11,14 @@ use zonda_zoned::{
     ZoneIndex, ZoneState, ZoneType, ZonedDevice,
 };
 
+use crate::bug::Bug;
 use crate::check::{answers, limits, liveness, quiescent};
 use crate::event_trace::{CommandRecord, End, EventTrace};
 use crate::hash::Hash;
 use crate::ledger::Ledger;
 use crate::load::Host;
 use crate::observe::{CheckError, observe};
-use crate::options::{Bug, Mode, Options, ScenarioKind};
+use crate::options::{Mode, Options, ScenarioKind};
 use crate::outcome::{FailureKind, Outcome};
 use crate::power;
 use crate::simulation::Simulation;

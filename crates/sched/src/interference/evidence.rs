@@ -54,7 +54,7 @@ pub(super) struct Evidence {
     size_class: Option<u32>,
     since_finding: u32,
     /// Reads of other sizes since one of this size.
-    strangers: u32,
+    other_sizes: u32,
 }
 
 /// A read in flight.
@@ -89,15 +89,15 @@ impl Evidence {
         let class = bytes.max(1).ilog2();
         if *self.size_class.get_or_insert(class) != class {
             // The load has changed.
-            self.strangers += 1;
-            if self.strangers >= INTERFERENCE_SAMPLES_MIN {
+            self.other_sizes += 1;
+            if self.other_sizes >= INTERFERENCE_SAMPLES_MIN {
                 self.size_class = Some(class);
                 self.sums = Sums::default();
-                self.strangers = 0;
+                self.other_sizes = 0;
             }
             return;
         }
-        self.strangers = 0;
+        self.other_sizes = 0;
         self.sampled.push(Sampled { number, own: own.min(OWN_MAX), total: total.min(TOTAL_MAX) });
     }
 

@@ -14,10 +14,11 @@ use super::ElasticBug;
 use super::drive::Drive;
 use super::host::{Flight, Stage, Tenant};
 use super::simulation::ElasticSimulation;
+use crate::bug::Bug;
 use crate::event_trace::{CommandRecord, End, EventTrace};
 use crate::hash::Hash;
 use crate::observe::CheckError;
-use crate::options::{Bug, Options, ScenarioKind};
+use crate::options::{Options, ScenarioKind};
 use crate::outcome::{FailureKind, Outcome};
 
 /// The identity of every pool.

@@ -11,11 +11,12 @@ use super::clients::Clients;
 use super::machine::Machine;
 use super::simulation::{FilesSimulation, UUID};
 use super::verify::{VerifyPass, is_verify_id};
+use crate::bug::Bug;
 use crate::check::liveness;
 use crate::event_trace::{EventTrace, RequestRecord};
 use crate::hash::Hash;
 use crate::observe::CheckError;
-use crate::options::{Bug, Options, ScenarioKind};
+use crate::options::{Options, ScenarioKind};
 use crate::outcome::{FailureKind, Outcome};
 
 /// Maximum number of events until a client submits a request, or the store is quiescent.

@@ -14,11 +14,12 @@ use zonda_zoned::{
 
 use super::drive::HiddenDrive;
 use super::simulation::GroupsSimulation;
+use crate::bug::Bug;
 use crate::check::liveness::{Watch, asleep};
 use crate::event_trace::{CommandRecord, End, EventTrace};
 use crate::hash::Hash;
 use crate::observe::CheckError;
-use crate::options::{Bug, Options, ScenarioKind};
+use crate::options::{Options, ScenarioKind};
 use crate::outcome::{FailureKind, Outcome};
 
 /// Ids of reads start here: those of random commands are below.

@@ -16,10 +16,11 @@ use super::damage::Old;
 use super::disk::Faults;
 use super::drive::Drive;
 use super::simulation::ImagesSimulation;
+use crate::bug::Bug;
 use crate::event_trace::{CommandRecord, End, EventTrace};
 use crate::hash::Hash;
 use crate::observe::CheckError;
-use crate::options::{Bug, Options, ScenarioKind};
+use crate::options::{Options, ScenarioKind};
 use crate::outcome::{FailureKind, Outcome};
 
 /// Ids of the tester's own commands start here.

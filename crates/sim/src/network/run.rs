@@ -11,10 +11,11 @@ use super::link::{Link, Owner};
 use super::server::Server;
 use super::sharing::Sharing;
 use super::simulation::Network;
+use crate::bug::Bug;
 use crate::event_trace::EventTrace;
 use crate::hash::Hash;
 use crate::observe::CheckError;
-use crate::options::{Bug, Options, ScenarioKind};
+use crate::options::{Options, ScenarioKind};
 use crate::outcome::{FailureKind, Outcome};
 
 /// After all faults have ended, every host finishes within this time.

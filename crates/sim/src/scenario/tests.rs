@@ -2,13 +2,14 @@ use super::*;
 use crate::options::Mode;
 use crate::simulate::{run, run_twice};
 
-const KINDS: [ScenarioKind; 6] = [
+const KINDS: [ScenarioKind; 7] = [
     ScenarioKind::Drive,
     ScenarioKind::Network,
     ScenarioKind::Files,
     ScenarioKind::Volumes,
     ScenarioKind::Images,
     ScenarioKind::Elastic,
+    ScenarioKind::Groups,
 ];
 
 /// The tables of an entry's file.
@@ -22,6 +23,7 @@ struct File {
     volumes: Option<VolumesScenario>,
     images: Option<ImagesScenario>,
     elastic: Option<ElasticScenario>,
+    groups: Option<GroupsScenario>,
 }
 
 fn written(scenario: &Scenario) -> String {
@@ -29,8 +31,8 @@ fn written(scenario: &Scenario) -> String {
 }
 
 fn read(text: &str) -> Result<Scenario, ConfigError> {
-    let File { run, drive, network, files, volumes, images, elastic } = zonda_config::parse(text)?;
-    Scenario::of_text(ScenarioText { run, drive, network, files, volumes, images, elastic })
+    let File { run, drive, network, files, volumes, images, elastic, groups } = zonda_config::parse(text)?;
+    Scenario::of_text(ScenarioText { run, drive, network, files, volumes, images, elastic, groups })
 }
 
 fn message(text: &str) -> String {
@@ -99,6 +101,7 @@ fn an_unknown_key_is_refused_by_name_in_every_table() {
         (ScenarioKind::Files, "[files.load.mix]\n"),
         (ScenarioKind::Volumes, "[volumes.config.tuning]\n"),
         (ScenarioKind::Images, "[images.events]\n"),
+        (ScenarioKind::Groups, "[groups.scheduler]\n"),
         (ScenarioKind::Volumes, "[run]\n"),
     ] {
         let text = written(&Scenario::generate(1, &Options::of_scenario(kind)));
@@ -118,6 +121,7 @@ fn a_missing_key_is_named() {
         (ScenarioKind::Elastic, "queue_depth"),
         (ScenarioKind::Elastic, "width_max"),
         (ScenarioKind::Images, "rot_percent"),
+        (ScenarioKind::Groups, "noise_ns"),
     ] {
         let text = written(&Scenario::generate(1, &Options::of_scenario(kind)));
         let less: String = text.lines().filter(|line| !line.starts_with(key)).map(|line| format!("{line}\n")).collect();
@@ -149,6 +153,9 @@ fn inconsistent_parts_are_refused_without_a_panic() {
         (ScenarioKind::Volumes, "unit_blocks = ", "unit_blocks = 0 # "),
         (ScenarioKind::Images, "zone_count = ", "zone_count = 0 # "),
         (ScenarioKind::Images, "rot_percent = ", "rot_percent = 101 # "),
+        (ScenarioKind::Groups, "in_flight_max = ", "in_flight_max = 0 # "),
+        (ScenarioKind::Groups, "reads_percent = ", "reads_percent = 101 # "),
+        (ScenarioKind::Groups, "zone_count = ", "zone_count = 9999 # "),
     ] {
         let text = written(&Scenario::generate(1, &Options::of_scenario(kind)));
         assert!(text.contains(from), "{from}: {text}");

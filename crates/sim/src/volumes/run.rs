@@ -4,9 +4,10 @@ use zonda_raid::testing::{Promise, SwarmRun, Violation};
 use zonda_zoned::{Duration, Instant};
 
 use super::simulation::VolumesSimulation;
+use crate::bug::Bug;
 use crate::event_trace::{EventTrace, TAIL_MAX};
 use crate::observe::CheckError;
-use crate::options::{Bug, Options, ScenarioKind};
+use crate::options::{Options, ScenarioKind};
 use crate::outcome::{FailureKind, Outcome};
 
 /// One run of a simulation.
