@@ -4,7 +4,7 @@ use zonda_config::{ByteSize, IndexSet, TimeSpan, unplaced};
 use zonda_workload::{Fraction, JobOperation, JobSpec, OnFull, Prefill, RunSpec};
 use zonda_zoned::{Blocks, Duration, Geometry, ZoneIndex};
 
-use crate::limits::{INTERVALS, RAMP_ONE_IN};
+use crate::limits::{INTERVALS, RAMP_PERCENT};
 use crate::{Kind, Load};
 
 /// Bytes that one writer could write in a second, from which the number of its zones follows.
@@ -25,7 +25,7 @@ pub(crate) fn run_spec(seed: u64, time: Duration, has_ramp: bool) -> RunSpec {
     let span = |nanoseconds: u64| Some(unplaced(TimeSpan(nanoseconds.max(1))));
     RunSpec {
         seed,
-        ramp: span(time.0 / RAMP_ONE_IN).filter(|_| has_ramp && time.0 > 1),
+        ramp: span(time.0 * RAMP_PERCENT / 100).filter(|_| has_ramp && time.0 > 1),
         time: span(time.0),
         sample: span(time.0 / INTERVALS),
         verify: None,

@@ -8,8 +8,8 @@ pub const RUN_MIN: Duration = Duration::from_millis(20);
 pub const RUN_MAX: Duration = Duration::from_secs(1);
 /// The longest run of a load that finishes zones.
 pub const FINISH_RUN_MAX: Duration = Duration::from_secs(4);
-/// A run is measured after this part of its time: write buffers are full then. One of so many parts.
-pub const RAMP_ONE_IN: u64 = 5;
+/// A run is measured after this percentage of its time: write buffers are full then.
+pub const RAMP_PERCENT: u64 = 40;
 /// Intervals of a run, whose scatter gives the uncertainty of its throughput.
 pub const INTERVALS: u64 = 20;
 /// The smallest request of a curve.
@@ -77,4 +77,4 @@ pub const DISTURBED: f64 = 0.8;
 pub const TAIL_DISTURBED: f64 = 2.0;
 
 const _: () = assert!(RUN_MIN.0 < RUN_MAX.0 && RUN_MAX.0 < FINISH_RUN_MAX.0, "a run has a shortest time");
-const _: () = assert!(RAMP_ONE_IN > 1, "a part of each run is measured");
+const _: () = assert!(RAMP_PERCENT < 100, "a part of each run is measured");

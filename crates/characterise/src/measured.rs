@@ -135,5 +135,5 @@ fn the_model_keeps_what_the_real_drive_keeps() {
         close += u32::from((ours / drive - 1.0).abs() <= 0.25);
     }
     assert_eq!(pairs, 22);
-    assert!(close >= 20, "{close} of {pairs} pairs are within 25%");
+    assert!(close >= 21, "{close} of {pairs} pairs are within 25%");
 }

@@ -343,4 +343,25 @@ pub(crate) mod tests {
         let other = Report::parse("{\"format\":\"zonda-groups\",\"version\":1}").expect_err("another file");
         assert!(other.to_string().contains("zonda-groups"), "{other}");
     }
+    #[test]
+    fn a_stored_report_with_absurd_numbers_is_shown_without_a_panic() {
+        let load = Load { fill_percent: Some(u32::MAX), ..Load::of_data(Kind::Finish, u64::MAX, u32::MAX, u32::MAX) };
+        let read = Load::of_data(Kind::Read, u64::MAX, u32::MAX, 0);
+        let absurd = figures(1e300, 1, u64::MAX, u64::MAX);
+        let of = |part, load, beside| Finding::new(part, load, beside, Ok(absurd));
+        let mut report = report(vec![
+            of(Part::Zones, load, None),
+            of(Part::Reads, read, None),
+            of(Part::Reads, Load { queue_depth: 1, ..read }, None),
+            of(Part::Interference, read, None),
+            of(Part::Interference, read, Some(load)),
+        ]);
+        report.drive.zone_capacity_blocks = u64::MAX;
+        report.drive.zone_count = u32::MAX;
+        let stored = Report::parse(&report.to_json()).expect("its checksum is right");
+        let page = crate::html(&stored, &crate::Source::Profile(String::new()), Some(&stored));
+        assert!(page.contains("Interference"));
+        assert!(!crate::fit_measurements(&stored).0.is_empty());
+        assert!(stored.changes(&report).changes.is_empty());
+    }
 }

@@ -79,7 +79,7 @@ pub(crate) fn over_depth(report: &Report, part: Part, kind: Kind) -> Vec<Measure
 /// Over the number of zones, with requests of this size.
 pub(crate) fn over_zones(report: &Report, part: Part, kind: Kind, size_bytes: u64) -> Vec<Measured> {
     let depth = if kind == Kind::Read { crate::limits::READS_OF_ZONE } else { 1 };
-    let is_in = |load: &Load| load.size_bytes == size_bytes && load.queue_depth == depth * load.zones;
+    let is_in = |load: &Load| load.size_bytes == size_bytes && load.queue_depth == load.zones.saturating_mul(depth);
     curve(report, part, kind, is_in, |load| u64::from(load.zones))
 }
 
@@ -278,7 +278,7 @@ fn finish_fill(report: &Report) -> Option<String> {
     let of = |point: &Measured| fill_words(Kind::Finish, point.0.fill_percent.unwrap_or(0));
     let (slow, fast) = (duration(emptiest.1.p50_ns), duration(fullest.1.p50_ns));
     (emptiest.0 != fullest.0).then(|| {
-        if emptiest.1.p50_ns >= FINISH_PAYS * fullest.1.p50_ns {
+        if emptiest.1.p50_ns / FINISH_PAYS >= fullest.1.p50_ns {
             format!(
                 "Finish zones as late as possible: the finish of {} takes {slow}, of {} {fast}.",
                 of(emptiest),

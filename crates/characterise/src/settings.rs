@@ -24,26 +24,26 @@ pub fn zonda_toml(report: &Report, source: &Source) -> String {
             let _ = writeln!(text, "# {line}");
         }
     }
-    let _ = write!(text, "\n[server]\nlisten = [\"127.0.0.1:4420\"]\n\n");
     let (scheduler, why) = scheduler(report);
-    let subsystem = format!("[[subsystem]]\nnqn = \"nqn.2026-01.io.zonda:{}\"\n\n", name_of(source));
-    let mut namespace = format!("  # {why}\n");
-    if let Source::Remote(url) = source {
-        let _ = writeln!(text, "# {url} is a namespace of another server: set its scheduler there.\n# {subsystem}");
-        return text.trim_end().replace("\n\n# [[", "\n# [[").to_owned() + "\n";
-    }
-    namespace = format!("  [[subsystem.namespace]]\n{namespace}");
-    match source {
-        Source::Image(path) => {
-            let _ = writeln!(namespace, "  image = {}", quoted(path));
+    let drive = match source {
+        Source::Image(path) => format!("  image = {}\n", quoted(path)),
+        Source::Profile(name) => format!("  memory = {{ profile = {} }}\n  timing = \"profile\"\n", quoted(name)),
+        Source::Remote(url) => {
+            let _ = write!(
+                text,
+                "\n# {url} is a namespace of another server.\n# In the zonda.toml of that server, below its \
+                 [[subsystem.namespace]]:\n#\n#   # {why}\n#   scheduler = \"{scheduler}\"\n"
+            );
+            return text;
         }
-        Source::Profile(name) => {
-            let _ = writeln!(namespace, "  memory = {{ profile = {} }}\n  timing = \"profile\"", quoted(name));
-        }
-        Source::Remote(_) => {}
-    }
-    let _ = writeln!(namespace, "  scheduler = \"{scheduler}\"");
-    text + &subsystem + &namespace
+    };
+    let _ = write!(
+        text,
+        "\n[server]\nlisten = [\"127.0.0.1:4420\"]\n\n[[subsystem]]\nnqn = \"nqn.2026-01.io.zonda:{}\"\n\n  \
+         [[subsystem.namespace]]\n{drive}  # {why}\n  scheduler = \"{scheduler}\"\n",
+        name_of(source)
+    );
+    text
 }
 
 /// The scheduler, and why.
@@ -75,6 +75,7 @@ fn quoted(text: &str) -> String {
 /// Letters and digits of the last part of the path or profile, for an NQN.
 fn name_of(source: &Source) -> String {
     let (Source::Image(text) | Source::Profile(text) | Source::Remote(text)) = source;
+    let text = text.strip_suffix(".toml").unwrap_or(text);
     let last = text.trim_end_matches('/').rsplit('/').next().unwrap_or("drive");
     let name: String = last
         .chars()
@@ -99,4 +100,26 @@ fn wrapped(text: &str) -> Vec<String> {
         }
     }
     lines
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::report::tests::report;
+
+    #[test]
+    fn the_namespace_has_the_drive_and_a_scheduler_with_its_reason() {
+        let text = zonda_toml(&report(Vec::new()), &Source::Image("/srv/My \"drive\"".to_owned()));
+        let expected = "[[subsystem]]\nnqn = \"nqn.2026-01.io.zonda:my--drive\"\n\n  [[subsystem.namespace]]\n  \
+                        image = \"/srv/My \\\"drive\\\"\"\n  # Too little was measured to recommend a scheduler.\n  \
+                        scheduler = \"none\"\n";
+        assert!(text.ends_with(expected), "{text}");
+    }
+
+    #[test]
+    fn a_namespace_of_another_server_is_configured_there() {
+        let text = zonda_toml(&report(Vec::new()), &Source::Remote("nvme-tcp://h/n".to_owned()));
+        assert!(text.lines().all(|line| line.is_empty() || line.starts_with('#')), "{text}");
+        assert!(text.contains("#   scheduler = \"none\""), "{text}");
+    }
 }

@@ -234,3 +234,26 @@ fn the_time_of_filling_zones_limits_how_many_are_filled() {
     subject.forget(&scratch[..1]);
     assert!(subject.preparation(&[(scratch[0], capacity)]) > Duration::ZERO);
 }
+
+#[test]
+fn a_drive_with_zones_of_a_gibibyte_is_measured_within_a_minute_although_zones_must_be_filled() {
+    let mut profile = Profile::parse(zonda_profiles::builtin_text("zn540").expect("built in")).expect("valid");
+    profile.geometry.zones = 904;
+    let mut drive = Ssd::new(&profile, PayloadKind::None, &Prng::new(1));
+    for zone in 0..60 {
+        drive.prefill(ZoneIndex(zone), profile.geometry().zone_capacity_blocks).expect("full zones are not active");
+    }
+    let mut clock = VirtualClock::default();
+    let mut subject = LiveSubject::new(&mut drive, &mut clock).expect("it reports its zones");
+    let (scratch, lost) = subject.choose_scratch();
+    assert!(lost.is_empty());
+    subject.allow_writes(scratch, 1);
+    let budget = Duration::from_secs(60);
+    let measured = characterise(&mut subject, &options(budget), &mut |_| Control::Continue).expect("as above");
+    subject.clean_up().expect("zones can be reset");
+    assert!(measured.elapsed <= budget + Duration::from_secs(1), "{}", measured.elapsed);
+    let missing = measured.findings.iter().filter(|finding| finding.figures.is_none());
+    // A finish beside writes takes longer than a run.
+    let in_matrix = missing.clone().filter(|finding| finding.part == Part::Interference).count();
+    assert!(in_matrix <= 16 && missing.count() <= in_matrix + 1, "{in_matrix}");
+}

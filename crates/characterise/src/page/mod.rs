@@ -60,11 +60,12 @@ fn header(report: &Report) -> String {
         false => "Only reads were used; what writes to zones needs --destructive.",
     };
     let drive = &report.drive;
-    let zone_bytes = drive.zone_capacity_blocks * u64::from(drive.block_size_bytes);
+    // A stored report may have any numbers.
+    let zone_bytes = drive.zone_capacity_blocks.saturating_mul(u64::from(drive.block_size_bytes));
     let interrupted = if report.is_interrupted { " The measurement was interrupted." } else { "" };
     let facts = [
         ("Identity", drive.serial.clone()),
-        ("Capacity", bytes(zone_bytes * u64::from(drive.zone_count))),
+        ("Capacity", bytes(zone_bytes.saturating_mul(u64::from(drive.zone_count)))),
         ("Zones", format!("{} of {}", count(u64::from(drive.zone_count)), bytes(zone_bytes))),
         ("Blocks", bytes(u64::from(drive.block_size_bytes))),
         ("Time", format!("{} of {}", report.elapsed(), zonda_zoned::Duration(conditions.budget_ns))),

@@ -91,6 +91,24 @@ fn a_simulated_drive_has_the_same_report_each_time() {
 }
 
 #[test]
+fn a_namespace_of_a_server_is_written_after_confirmation_and_empty_at_the_end() {
+    let directory = scratch("probe-remote");
+    make_drive(&directory, 4);
+    let server = Server::start(&directory, &["drive"]);
+    let url = server.url(0).to_owned();
+    let refused = refused_in(&directory, &["probe", &url, "--destructive", "--quiet"]);
+    assert!(refused.contains("4.00 MiB of data in zones 0..4 would be lost"), "{refused}");
+    let arguments = ["probe", &url, "--destructive", "--yes", "--budget", "3s", "--quiet", "--out", "report"];
+    output_in(&directory, &arguments);
+    let settings = std::fs::read_to_string(directory.join("report/zonda.toml")).expect("it was written");
+    assert!(settings.contains("is a namespace of another server"), "{settings}");
+    let zones = json_in(&directory, &["zone", "report", &url, "--json"]);
+    let zones = zones["zones"].as_array().expect("a list of zones");
+    assert!(zones.iter().all(|zone| zone["state"] == "empty"), "{zones:?}");
+    server.stop();
+}
+
+#[test]
 fn a_report_is_fitted_as_measurements() {
     let directory = scratch("probe-fit");
     output_in(&directory, &["probe", "model:tiny", "--destructive", "--budget", "4s", "--quiet", "--out", "report"]);
@@ -171,6 +189,13 @@ fn mistakes_are_refused_before_the_measurement() {
     std::fs::write(directory.join("other.json"), "{\"format\":\"zonda-groups\",\"version\":1}").expect("writable");
     let text = of(&["probe", "model:tiny", "--compare", "other.json"]);
     assert!(text.contains("other.json") && text.contains("zonda-groups"), "{text}");
+    make_drive(&directory, 0);
+    output_in(
+        &directory,
+        &["pool", "create", "pool", "--drive", "drive", "--zones-per-vzone", "4", "--width-max", "4"],
+    );
+    let text = of(&["probe", "drive", "--destructive", "--yes", "--quiet"]);
+    assert!(text.contains("pool") && text.contains("without --destructive"), "{text}");
     let text = of(&["probe", "nothing-here"]);
     assert!(text.contains("nothing-here"), "{text}");
 }

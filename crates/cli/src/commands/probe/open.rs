@@ -1,7 +1,7 @@
 //! Opens the drive that is measured: an image without writing a byte to it, unless zones are to be
 //! written.
 
-use zonda_devices::{Location, ReadOnlyImage, RingClock, is_volume};
+use zonda_devices::{DriveUser, Location, ReadOnlyImage, RingClock, user_of_image};
 use zonda_ring::{Ring, RingOptions};
 use zonda_zoned::{LiveClock, ZonedDevice};
 
@@ -28,13 +28,17 @@ pub(super) fn with<T>(
     location: &Location,
     work: impl FnOnce(Opened<'_>) -> Result<T, Failure>,
 ) -> Result<T, Failure> {
+    if let Location::Image(path) = location {
+        // A volume is assembled to be opened, which writes to its members.
+        remedies::refuse_volume(path, "measure its drives one by one: zonda volume status DIR names them")?;
+    }
     let serial = match location {
         Location::Image(path) => peek(path).map(|image| zonda_devices::random::uuid_text(&image.spec.uuid)),
         _ => None,
     };
     let serial = serial.unwrap_or_else(|| location.to_string());
     match location {
-        Location::Image(path) if !args.destructive && !is_volume(path) => {
+        Location::Image(path) if !args.destructive => {
             let ring = Ring::new(RingOptions::default()).map_err(|error| {
                 Failure::input(
                     format!("cannot create the event loop: {error}"),
@@ -50,15 +54,23 @@ pub(super) fn with<T>(
         }
         _ => {
             if let (Location::Image(path), true) = (location, args.destructive) {
-                remedies::refuse_member_image(path, OF_MEMBER)?;
+                refuse_user(user_of_image(path), location)?;
             }
             connect::with(location, &args.connect.options()?, |connection| {
                 if args.destructive {
-                    connect::refuse_member(connection, location, OF_MEMBER)?;
+                    refuse_user(connection.user().map_err(connect::failure)?, location)?;
                 }
                 let (device, ring) = connection.parts();
                 work(Opened { device, clock: &mut RingClock(ring), serial })
             })
         }
+    }
+}
+
+/// Refuses to write to a drive that a volume or pool uses. There is no option that overrides this.
+fn refuse_user(user: Option<DriveUser>, location: &Location) -> Result<(), Failure> {
+    match user {
+        Some(user) => Err(Failure::input(format!("{location} is {user}"), OF_MEMBER)),
+        None => Ok(()),
     }
 }

@@ -81,12 +81,14 @@ fn stored(path: &Path) -> Result<Report, Failure> {
 }
 
 fn source_of(target: &str) -> Result<Source, Failure> {
+    // The file that names a path may be anywhere.
+    let absolute = |path: &Path| std::path::absolute(path).unwrap_or_else(|_| path.to_owned()).display().to_string();
     if let Some(name) = target.strip_prefix(MODEL) {
-        return Ok(Source::Profile(name.to_owned()));
+        let path = Path::new(name);
+        return Ok(Source::Profile(if path.is_file() { absolute(path) } else { name.to_owned() }));
     }
     Ok(match connect::location(target)? {
-        // The file that names it may be anywhere.
-        Location::Image(path) => Source::Image(std::path::absolute(&path).unwrap_or(path).display().to_string()),
+        Location::Image(path) => Source::Image(absolute(&path)),
         other => Source::Remote(other.to_string()),
     })
 }

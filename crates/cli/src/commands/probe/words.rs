@@ -26,7 +26,8 @@ pub(super) fn text(report: &Report, screen: Screen) -> String {
 
 fn identity(report: &Report, screen: Screen) -> String {
     let (drive, limits) = (&report.drive, &report.limits);
-    let zone_bytes = drive.zone_capacity_blocks * u64::from(drive.block_size_bytes);
+    // A stored report may have any numbers.
+    let zone_bytes = drive.zone_capacity_blocks.saturating_mul(u64::from(drive.block_size_bytes));
     let limit = |limit: Option<u32>| limit.map_or_else(|| "any number of".to_owned(), |limit| limit.to_string());
     let kind = if report.conditions.is_virtual { "virtual" } else { "real" };
     let how = if report.conditions.is_destructive { "reads, writes and resets" } else { "reads only" };
