@@ -43,7 +43,7 @@ pub fn open_device(path: &Path, ring: &Ring) -> Result<Box<dyn Drive>, DriveErro
 /// A drive of this machine that was opened, and is not attached to a ring yet. The ring may belong to
 /// another thread.
 pub(crate) enum PreparedDevice {
-    Block(PreparedBlockDevice),
+    Block(Box<PreparedBlockDevice>),
     Namespace(Box<PreparedNamespace>),
 }
 
@@ -54,13 +54,13 @@ impl PreparedDevice {
         if kind.is_ok_and(|kind| kind.is_char_device()) {
             return Ok(PreparedDevice::Namespace(Box::new(PreparedNamespace::open(path)?)));
         }
-        Ok(PreparedDevice::Block(PreparedBlockDevice::open(path)?))
+        Ok(PreparedDevice::Block(Box::new(PreparedBlockDevice::open(path)?)))
     }
 
     /// Attaches the drive to a ring.
     pub(crate) fn attach(self, client: Client, waker: Waker) -> Result<Box<dyn Drive>, DriveError> {
         Ok(match self {
-            PreparedDevice::Block(prepared) => Box::new(KernelZoned::of(prepared, client, waker)),
+            PreparedDevice::Block(prepared) => Box::new(KernelZoned::of(*prepared, client, waker)),
             PreparedDevice::Namespace(prepared) => Box::new(prepared.attach(waker)?),
         })
     }

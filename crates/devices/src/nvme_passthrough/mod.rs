@@ -194,7 +194,7 @@ impl Queue for NvmeQueue {
     }
 
     fn next(&mut self) -> Option<(RequestId, Result<Answer, RawError>)> {
-        let PassthroughDone { token, result, data } = self.queue.next()?;
+        let PassthroughDone { token, result, data } = self.queue.poll_done()?;
         let id = RequestId(token >> KIND_BITS);
         let is = |kind: Kind| token & ((1 << KIND_BITS) - 1) == kind as u64;
         let answer = succeeded(result).and_then(|result| match data {
