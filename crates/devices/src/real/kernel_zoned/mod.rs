@@ -191,7 +191,7 @@ impl Queue for KernelQueue {
         if let Err(error) = &mut answer
             && has_vanished(self.file.length(), self.bytes)
         {
-            *error = RawError { status: Status::InternalError, is_gone: true, ..error.clone() };
+            *error = RawError { status: Status::InternalError, is_removed: true, ..error.clone() };
         }
         Some((id, answer))
     }
@@ -207,16 +207,16 @@ fn has_vanished(length: io::Result<u64>, bytes: u64) -> bool {
 /// (`block/blk-core.c`); where it has no specific one the status is `fallback`.
 fn raw_error(error: &io::Error, fallback: Status) -> RawError {
     let errno = error.raw_os_error().map(Errno::from_raw_os_error);
-    let is_gone = matches!(errno, Some(Errno::NODEV | Errno::NXIO | Errno::SHUTDOWN));
+    let is_removed = matches!(errno, Some(Errno::NODEV | Errno::NXIO | Errno::SHUTDOWN));
     let status = match errno {
-        _ if is_gone => Status::InternalError,
+        _ if is_removed => Status::InternalError,
         Some(Errno::NOSPC) => Status::CapacityExceeded,
         Some(Errno::OVERFLOW) => Status::TooManyActiveZones,
         Some(Errno::TOOMANYREFS) => Status::TooManyOpenZones,
         Some(Errno::BADE) => Status::ReservationConflict,
         _ => fallback,
     };
-    RawError { status, why: error.to_string(), is_gone }
+    RawError { status, why: error.to_string(), is_removed }
 }
 
 /// The number of a block device.
@@ -264,7 +264,7 @@ mod tests {
     fn errors_of_the_block_layer_have_their_statuses() {
         let status = |errno: Errno, fallback| {
             let error = raw_error(&errno.into(), fallback);
-            (error.status, error.is_gone)
+            (error.status, error.is_removed)
         };
         assert_eq!(status(Errno::OVERFLOW, Status::WriteFault), (Status::TooManyActiveZones, false));
         assert_eq!(status(Errno::TOOMANYREFS, Status::WriteFault), (Status::TooManyOpenZones, false));
