@@ -6,8 +6,7 @@
 //! - [`ReadOnlyImage`]: an image that is never written: crash recovery is done in memory.
 //! - [`MemoryDrive`]: a volatile drive; its contents are lost with the process.
 //! - [`Remote`]: a namespace of a server, over NVMe/TCP.
-//! - Zoned drives of this machine ([`open_device`]): block devices of the kernel, such as /dev/nvme0n1
-//!   and /dev/sdb, and zoned NVMe namespaces by passthrough, such as /dev/ng0n1.
+//! - Zoned drives of this machine, such as /dev/nvme0n1, /dev/sdb and /dev/ng0n1 ([`open_device`]).
 //! - [`PacedDrive`]: one of the first three, with the latencies of a [`Model`] of the real drive.
 //! - [`VolumeDrive`]: images and remote namespaces as one redundant volume of conventional zones.
 //! - [`PoolNamespace`]: one of the namespaces into which a pool ([`PoolDrive`]) divides a drive.
@@ -35,17 +34,12 @@ mod error;
 mod file_backed;
 mod first_zones;
 mod gather;
-mod kernel_zoned;
 mod live;
 mod look;
 mod memory;
-#[cfg(test)]
-mod mock;
-#[cfg(not(test))]
-#[path = "mock/absent.rs"]
+#[cfg_attr(not(test), path = "mock/absent.rs")]
 mod mock;
 mod model;
-mod nvme_passthrough;
 mod open_directory;
 mod opening;
 mod patches;
@@ -60,7 +54,6 @@ mod repair;
 mod saved_reservations;
 mod scheduled;
 mod shared;
-mod signature;
 mod space;
 mod url;
 mod volume;
@@ -80,7 +73,6 @@ pub use live::RingClock;
 pub use look::user_of_image;
 pub use memory::{MemoryDrive, PacedDrive};
 pub use model::Model;
-pub use opening::open_device;
 pub use pool::{
     LostPool, NamespaceSize, NewNamespace, NewPool, POOL_FILE, PoolDrive, PoolGroupCount, PoolNamespace,
     PoolNamespaceReport, PoolOpenOptions, PoolReport, PoolRequest, PoolRequestId, PoolZone, ReclaimReport,
@@ -88,11 +80,11 @@ pub use pool::{
 };
 pub use probe::{DriveUser, user_of_drive};
 pub use read_only::ReadOnlyImage;
+pub use real::{SIGNATURE_BYTES, open_device, signature_of};
 pub use remote::Remote;
 pub use repair::repair_image;
 pub use scheduled::{ScheduledDrive, SchedulerFacts};
 pub use shared::SharedConnection;
-pub use signature::{SIGNATURE_BYTES, signature_of};
 pub use space::SpaceFacts;
 pub use url::{Location, NvmeTcpUrl, PORT_DEFAULT};
 pub use volume::{

@@ -1,8 +1,6 @@
 //! Opens the drive at a location; [`Opening`] does so asynchronously, for event loops that must not
 //! block.
 
-use std::os::unix::fs::FileTypeExt;
-use std::path::Path;
 use std::sync::mpsc::{self, Receiver, TryRecvError};
 use std::thread;
 
@@ -10,8 +8,7 @@ use zonda_ring::{Client, Ring, Waker};
 use zonda_zoned::Instant;
 
 use crate::file_backed::PreparedImage;
-use crate::kernel_zoned::{KernelZoned, PreparedBlockDevice};
-use crate::nvme_passthrough::PreparedNamespace;
+use crate::real::{PreparedDevice, open_device};
 use crate::remote::resolve;
 use crate::{Access, Drive, DriveError, FileBacked, Location, NamespaceOptions, NvmeTcpUrl, Remote, mock};
 
@@ -29,41 +26,6 @@ pub(crate) fn open_drive(
         Location::Device(path) => open_device(path, ring)?,
         Location::NvmeTcp(url) => Box::new(Remote::connect(url, options, ring)?),
     })
-}
-
-/// Opens a zoned drive of this machine by its device file, exclusively. Blocks until the state of its
-/// zones is known.
-///
-/// # Errors
-/// When it does not exist, is no zoned drive, is in use or must not be opened; with the remedy.
-pub fn open_device(path: &Path, ring: &Ring) -> Result<Box<dyn Drive>, DriveError> {
-    PreparedDevice::open(path)?.attach(ring.client(), ring.waker())
-}
-
-/// A drive of this machine that was opened, and is not attached to a ring yet. The ring may belong to
-/// another thread.
-pub(crate) enum PreparedDevice {
-    Block(PreparedBlockDevice),
-    Namespace(Box<PreparedNamespace>),
-}
-
-impl PreparedDevice {
-    /// Opens a drive, and reads the state of its zones. Blocks.
-    pub(crate) fn open(path: &Path) -> Result<PreparedDevice, DriveError> {
-        let kind = std::fs::metadata(path).map(|found| found.file_type());
-        if kind.is_ok_and(|kind| kind.is_char_device()) {
-            return Ok(PreparedDevice::Namespace(Box::new(PreparedNamespace::open(path)?)));
-        }
-        Ok(PreparedDevice::Block(PreparedBlockDevice::open(path)?))
-    }
-
-    /// Attaches the drive to a ring.
-    pub(crate) fn attach(self, client: Client, waker: Waker) -> Result<Box<dyn Drive>, DriveError> {
-        Ok(match self {
-            PreparedDevice::Block(prepared) => Box::new(KernelZoned::of(prepared, client, waker)),
-            PreparedDevice::Namespace(prepared) => Box::new(prepared.attach(waker)?),
-        })
-    }
 }
 
 /// A device that is being opened. Dropping it cancels that.

@@ -2,7 +2,7 @@
 //! entries are large enough for them. One of the four files with unsafe code.
 //!
 //! The structure and the number of a command are those of `linux/nvme_ioctl.h`. Completions wake the
-//! loop whose [`Waker`] was given; its owner then reaps them with [`PassthroughQueue::next`].
+//! loop whose [`Waker`] was given; its owner then reaps them with [`PassthroughQueue::poll_done`].
 //!
 //! Soundness: a command points to the heap memory of its data, which is in the table of commands in
 //! flight until the completion is reaped. Whether the kernel reads or writes that memory depends on the
@@ -137,7 +137,7 @@ impl PassthroughQueue {
     }
 
     /// The next command that has ended.
-    pub fn next(&mut self) -> Option<PassthroughDone> {
+    pub fn poll_done(&mut self) -> Option<PassthroughDone> {
         if let Some(refused) = self.refused.pop_front() {
             return Some(refused);
         }
@@ -169,7 +169,7 @@ impl Drop for PassthroughQueue {
             let time = Timespec::new().sec(1);
             // An error is a timeout or a signal.
             let _ = self.ring.submitter().submit_with_args(1, &SubmitArgs::new().timespec(&time));
-            while self.next().is_some() {}
+            while self.poll_done().is_some() {}
         }
         if !self.lent.is_empty() {
             std::mem::forget(std::mem::take(&mut self.lent));
@@ -239,7 +239,7 @@ mod tests {
             queue.submit(1, &command, data);
             queue.flush();
             ring.run_once(Some(ring.now() + zonda_zoned::Duration(1_000_000_000))).unwrap();
-            let done = queue.next().expect("it has ended");
+            let done = queue.poll_done().expect("it has ended");
             assert_eq!(done.result.unwrap_err().kind(), io::ErrorKind::InvalidInput, "opcode {opcode:#x}");
         }
     }
@@ -257,7 +257,7 @@ mod tests {
         while ended.len() < 40 {
             assert!(ring.now() < zonda_zoned::Instant(20_000_000_000), "{} have ended", ended.len());
             ring.run_once(Some(ring.now() + zonda_zoned::Duration(1_000_000_000))).unwrap();
-            ended.extend(std::iter::from_fn(|| queue.next()));
+            ended.extend(std::iter::from_fn(|| queue.poll_done()));
             queue.flush();
         }
         for done in ended {

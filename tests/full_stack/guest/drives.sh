@@ -22,7 +22,7 @@ null_disk() {
 
 # start_serving DIR|DEVICE: $server is its process.
 start_serving() {
-    zonda serve "$1" --quiet --http off >serve.log 2>&1 &
+    zonda serve "$1" --http off >serve.log 2>&1 &
     server=$!
     wait_until "zonda serves $1" grep -q "listening on" serve.log
 }
@@ -97,22 +97,38 @@ quietly fio $options --filename="$disk" --size=$size --rw=read --verify_only
 detach d
 stop_serving
 
-step a volume of drives survives SIGKILL
-quietly zonda volume create vol --members /dev/a,/dev/b,/dev/c
-refused_with 'member 0 of the volume "vol"' zonda pool create pool --drive /dev/a
-refused_with 'member 0 of the volume "vol"' zonda serve /dev/a
-start_serving vol
-attach vol 1
-options="--name=v --direct=1 --ioengine=libaio --iodepth=8 --bs=64k --verify=crc32c"
-if in_soak; then size=16M; else size=2M; fi
-# shellcheck disable=SC2086
-quietly fio $options --filename="$disk" --size=$size --rw=randwrite --fsync=16
-killed vol vol
-# shellcheck disable=SC2086
-quietly fio $options --filename="$disk" --size=$size --rw=randread --verify_only
-detach vol
+if in_soak; then
+    step a volume of drives survives SIGKILL
+    quietly zonda volume create vol --members /dev/a,/dev/b,/dev/c
+    refused_with 'member 0 of the volume "vol"' zonda pool create pool --drive /dev/a
+    refused_with 'member 0 of the volume "vol"' zonda serve /dev/a
+    start_serving vol
+    attach vol 1
+    options="--name=v --direct=1 --ioengine=libaio --iodepth=8 --bs=64k --verify=crc32c"
+    # shellcheck disable=SC2086
+    quietly fio $options --filename="$disk" --size=16M --rw=randwrite --fsync=16
+    killed vol vol
+    # shellcheck disable=SC2086
+    quietly fio $options --filename="$disk" --size=16M --rw=randread --verify_only
+    detach vol
+    stop_serving
+    section scrub zonda volume scrub vol --json
+fi
+
+step zones that fail are read only and offline, and the host is told
+null_disk failing 4 3 14 14 0 64
+start_serving /dev/failing
+attach failing 1
+quietly dd if=/dev/urandom of="$disk" bs=64k count=2 oflag=direct
+echo 0 >/sys/kernel/config/nullb/failing/zone_readonly
+echo 8192 >/sys/kernel/config/nullb/failing/zone_offline
+refused dd if=/dev/urandom of="$disk" bs=64k count=1 seek=2 oflag=direct
+refused dd if=/dev/urandom of="$disk" bs=64k count=1 seek=64 oflag=direct
+quietly dd if="$disk" of=/dev/null bs=64k count=2 iflag=direct
+states=$(blkzone report "$disk" -c 3 | sed 's/.*zcond:.*(\(..\)).*/\1/' | tr '\n' ' ')
+[ "$states" = "ro of em " ] || fail "blkzone reports $states"
+detach failing
 stop_serving
-section scrub zonda volume scrub vol --json
 
 step a pool on a drive, and its directory recreated from the drive
 quietly zonda zone reset /dev/d --all --yes
@@ -131,3 +147,28 @@ options="--name=v --zonemode=zbd --direct=1 --ioengine=libaio --iodepth=8 --bs=6
 quietly fio $options --filename="$disk" --size=6M --rw=write
 detach ng0n1
 stop_serving
+
+step a drive that disappears fails every command, and the server can be stopped
+# vanish DEVICE: under load. The drive exists again afterwards.
+vanish() {
+    local load status=0 local_controller
+    start_serving "$1"
+    attach "${1#/dev/}" 1
+    # shellcheck disable=SC2086
+    fio $options --filename="$disk" --size=8M --rw=write --verify=0 --time_based --runtime=60 >/dev/null 2>&1 &
+    load=$!
+    sleep 2
+    local_controller=$(readlink -f /sys/class/nvme/nvme0/device)
+    echo 1 >"$local_controller/remove"
+    if wait $load; then fail "no write to a missing drive has failed"; fi
+    refused dd if="$disk" of=/dev/null bs=64k count=1 iflag=direct
+    detach "${1#/dev/}"
+    kill $server
+    wait $server || status=$?
+    [ $status = 1 ] || fail "the server ended with $status: $(cat serve.log)"
+    grep -q "the drive is missing, every command fails from now on" serve.log || fail "$(cat serve.log)"
+    echo 1 >/sys/bus/pci/rescan
+    wait_until "the drive exists again" test -e "$1"
+}
+vanish /dev/ng0n1
+vanish /dev/nvme0n1

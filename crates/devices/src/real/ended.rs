@@ -23,8 +23,8 @@ impl Machine {
     }
 
     fn note_error(&mut self, error: &RawError) {
-        if error.is_gone && !self.is_gone {
-            self.is_gone = true;
+        if error.is_removed && !self.is_removed {
+            self.is_removed = true;
             self.warn(format!("the drive is missing, every command fails from now on: {}", error.why));
         }
     }
@@ -120,7 +120,7 @@ impl Machine {
     pub(super) fn report_again(&mut self, zone: ZoneIndex) {
         let is_conventional = zone.0 < self.table.geometry().conventional_zone_count;
         let is_reported = self.parts.of_zone(zone).any(|part| matches!(part.work, Work::Report));
-        if !is_conventional && !is_reported && !self.is_gone {
+        if !is_conventional && !is_reported && !self.is_removed {
             self.parts.add(Part::new(None, zone, 0, 0, Work::Report), false);
         }
     }

@@ -12,6 +12,9 @@
 //! buffers.rs   aligned memory
 //! adopt.rs     the state of a zone as the drive reports it
 //! drive.rs     the machine on a queue of requests, as a [`Drive`](crate::Drive)
+//! device.rs    opens a drive by its device file, with one of the drivers:
+//! kernel_zoned/, nvme_passthrough/
+//! signature.rs what is on a drive
 //! ```
 //!
 //! # Order
@@ -22,9 +25,13 @@
 
 mod adopt;
 mod buffers;
+mod device;
 mod drive;
 mod ended;
+mod kernel_zoned;
+mod nvme_passthrough;
 mod parts;
+mod signature;
 mod submit;
 #[cfg(test)]
 mod tests;
@@ -40,8 +47,11 @@ use zonda_zoned::{
 
 pub(crate) use adopt::table_of;
 pub(crate) use buffers::{aligned, aligned_buffer};
+pub(crate) use device::PreparedDevice;
+pub use device::open_device;
 pub(crate) use drive::{Opened, Queue, RealDrive};
 use parts::{Part, Parts};
+pub use signature::{SIGNATURE_BYTES, signature_of};
 
 /// Commands of hosts outstanding on one drive.
 const COMMANDS_MAX: usize = 1024;
@@ -134,7 +144,7 @@ pub(crate) struct RawError {
     pub(crate) status: Status,
     pub(crate) why: String,
     /// The drive does not exist any more.
-    pub(crate) is_gone: bool,
+    pub(crate) is_removed: bool,
 }
 
 /// How far the table is known to be right about a zone.
@@ -177,7 +187,7 @@ pub(crate) struct Machine {
     next_flush: u64,
     /// The result of the flush of [`shutdown`](Machine::shutdown).
     shutdown: Option<Result<(), String>>,
-    is_gone: bool,
+    is_removed: bool,
     media_errors: u64,
     warnings: VecDeque<String>,
     /// For reuse.
@@ -204,7 +214,7 @@ impl Machine {
             flushes: Vec::new(),
             next_flush: FLUSHES_FROM,
             shutdown: None,
-            is_gone: false,
+            is_removed: false,
             media_errors: 0,
             warnings: VecDeque::new(),
             effects: Vec::new(),
@@ -272,8 +282,8 @@ impl Machine {
     fn start_ready(&mut self) {
         while let Some(key) = self.parts.next_ready() {
             let part = &mut self.parts[key];
-            if part.is_doomed || self.is_gone {
-                self.end_unstarted(key, if self.is_gone { Status::InternalError } else { Status::WriteFault });
+            if part.is_doomed || self.is_removed {
+                self.end_unstarted(key, if self.is_removed { Status::InternalError } else { Status::WriteFault });
                 continue;
             }
             let start = self.table.geometry().zone_start(part.zone);

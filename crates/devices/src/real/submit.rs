@@ -20,7 +20,7 @@ impl Machine {
         let taken = match () {
             () if command.namespace != NamespaceId::FIRST => Err(Status::InvalidNamespace),
             // What the table has accepted since may not have happened.
-            () if self.is_gone => Err(Status::InternalError),
+            () if self.is_removed => Err(Status::InternalError),
             () => self.take_operation(id, command.operation),
         };
         if let Err(status) = taken {

@@ -25,7 +25,7 @@ struct Simulated {
     is_in_order: bool,
     /// The next write or reset fails: before it has an effect, or after.
     fails: Option<Fails>,
-    is_gone: bool,
+    is_removed: bool,
 }
 
 #[derive(Clone, Copy, PartialEq, Eq)]
@@ -38,7 +38,7 @@ impl Simulated {
     fn new(geometry: &Geometry) -> Simulated {
         let drive = ReferenceDevice::new(geometry.clone(), PayloadKind::Bytes);
         let prng = Prng::new(1).fork("simulated drive");
-        Simulated { drive, pending: Vec::new(), prng, is_in_order: false, fails: None, is_gone: false }
+        Simulated { drive, pending: Vec::new(), prng, is_in_order: false, fails: None, is_removed: false }
     }
 
     fn run(&mut self, operation: Operation) -> Completion {
@@ -49,7 +49,7 @@ impl Simulated {
         let geometry = self.drive.geometry(NamespaceId::FIRST).clone();
         let blocks_of = |data: &Bytes| Blocks(data.len() as u64 / u64::from(geometry.block_size_bytes));
         let payload = |data: Bytes| Payload::Bytes(Box::new(BlockBuffer { data, metadata: Bytes::new() }));
-        if self.is_gone {
+        if self.is_removed {
             return Err(error(Status::InternalError, true));
         }
         let is_write = matches!(operation, RawOperation::Write { .. });
@@ -111,8 +111,8 @@ impl Simulated {
     }
 }
 
-fn error(status: Status, is_gone: bool) -> RawError {
-    RawError { status, why: "simulated".to_owned(), is_gone }
+fn error(status: Status, is_removed: bool) -> RawError {
+    RawError { status, why: "simulated".to_owned(), is_removed }
 }
 
 impl Queue for Simulated {
@@ -338,7 +338,7 @@ fn a_zone_that_fails_is_found_to_be_so_by_the_first_error() {
 fn when_the_drive_vanishes_every_command_ends_with_an_error_and_the_drive_can_be_closed() {
     let mut drive = open(&limited(), Abilities::default());
     assert_eq!(statuses(&mut drive, vec![write(0, 8, 1)]), [Status::Success]);
-    drive.queue.is_gone = true;
+    drive.queue.is_removed = true;
     let together = vec![write(8, 1, 1), write(9, 1, 1), read(0, 2), RESET, Operation::Flush, write(32, 1, 1)];
     assert!(statuses(&mut drive, together).iter().all(|status| *status == Status::InternalError));
     assert_eq!(statuses(&mut drive, vec![Operation::Flush, read(0, 1)]), [Status::InternalError; 2]);

@@ -224,11 +224,26 @@ fn each_error_has_its_position() {
         ("[[subsystem]]\nnqn = \"nqn.a\"\n".to_owned(), "this subsystem has no namespace", "[[subsystem]]"),
         (twice, "duplicate NQN", "\"nqn.2026-01.io.zonda:a\""),
         (same_image, "this image is already used by another namespace", "\"a\""),
-        (both, "a namespace needs exactly one of image, volume, pool and memory", "[[subsystem.namespace]]"),
+        (both, "a namespace needs exactly one of image, device, volume, pool and memory", "[[subsystem.namespace]]"),
         (
             format!("{ONE}[[subsystem.namespace]]\nvolume = \"v\"\ntiming = \"profile\"\n"),
             "timing = \"profile\" is not supported for a volume",
             "\"v\"",
+        ),
+        (
+            format!("{ONE}[[subsystem.namespace]]\ndevice = \"/dev/sdb\"\ntiming = \"profile\"\n"),
+            "timing = \"profile\" is not supported for a drive of this machine",
+            "\"/dev/sdb\"",
+        ),
+        (
+            format!("{ONE}[[subsystem.namespace]]\ndevice = \"/dev/sdb\"\nread_only = true\n"),
+            "the drive /dev/sdb cannot be served read-only",
+            "true",
+        ),
+        (
+            format!("{ONE}[[subsystem.namespace]]\ndevice = \"/dev/sdb\"\nimage = \"b\"\n"),
+            "a namespace needs exactly one of image, device, volume, pool and memory",
+            "[[subsystem.namespace]]",
         ),
         (
             format!("{ONE}[[subsystem.namespace]]\nvolume = \"v\"\nread_only = true\n"),

@@ -87,8 +87,8 @@ pub(crate) struct BenchArgs {
     /// Also show the speed of the simulation, or the CPU time of the client
     #[arg(long, short)]
     verbose: bool,
-    /// Run in real time on an image, or on nvme-tcp://HOST:PORT/NQN
-    #[arg(long, value_name = "DIR|URL", help_heading = REAL)]
+    /// Run in real time on an image, on a zoned drive such as /dev/nvme0n1, or on nvme-tcp://HOST:PORT/NQN
+    #[arg(long, value_name = "DIR|DEVICE|URL", help_heading = REAL)]
     target: Option<String>,
     /// Confirm that all data in the zones of the jobs is lost
     #[arg(long, requires = "target", help_heading = REAL)]

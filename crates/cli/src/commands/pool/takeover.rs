@@ -48,7 +48,7 @@ pub(crate) struct TakeoverArgs {
     #[arg(value_name = "DIR")]
     directory: PathBuf,
     /// Drive of a pool whose directory is lost: directory of an image, or nvme-tcp:// URL
-    #[arg(long, value_name = "DIR|URL", conflicts_with = "release")]
+    #[arg(long, value_name = "DIR|DEVICE|URL", conflicts_with = "release")]
     drive: Option<String>,
     /// Also preempt a host that is not a server of this pool
     #[arg(long)]

@@ -41,7 +41,7 @@ pub(crate) struct ImportArgs {
     #[arg(value_name = "DIR")]
     directory: PathBuf,
     /// Drives of the volume in any order: directories of images, or nvme-tcp:// URLs
-    #[arg(long, value_name = "DIR|URL,...", value_delimiter = ',')]
+    #[arg(long, value_name = "DIR|DEVICE|URL,...", value_delimiter = ',')]
     members: Vec<String>,
     /// Search these directories for images
     #[arg(long, value_name = "DIR,...", value_delimiter = ',')]

@@ -122,7 +122,7 @@ pub(crate) struct SpareArgs {
     #[command(flatten)]
     place: PlaceArgs,
     /// Spare drive: the directory of an image, or an nvme-tcp:// URL
-    #[arg(value_name = "DIR|URL")]
+    #[arg(value_name = "DIR|DEVICE|URL")]
     spare: String,
 }
 
@@ -163,7 +163,7 @@ pub(crate) struct ReplaceArgs {
     /// Member: number, location, or short name (b for drives/b and for nvme-tcp://HOST/NQN:b)
     member: String,
     /// Replacement drive: the directory of an image, or an nvme-tcp:// URL
-    #[arg(long, value_name = "DIR|URL")]
+    #[arg(long, value_name = "DIR|DEVICE|URL")]
     with: String,
     /// Wipe the drive if it holds data
     #[arg(long)]

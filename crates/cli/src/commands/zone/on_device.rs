@@ -49,7 +49,7 @@ fn signature(connection: &mut Connection) -> Option<&'static str> {
             Outcome::Data(Payload::Bytes(buffer)) => bytes.extend_from_slice(&buffer.data),
             // Zeros.
             Outcome::Data(Payload::None) => {
-                bytes.resize(bytes.len() + blocks.bytes(geometry.block_size_bytes) as usize, 0)
+                bytes.resize(bytes.len() + blocks.bytes(geometry.block_size_bytes) as usize, 0);
             }
             _ => return None,
         }

@@ -194,7 +194,7 @@ impl Queue for NvmeQueue {
     }
 
     fn next(&mut self) -> Option<(RequestId, Result<Answer, RawError>)> {
-        let PassthroughDone { token, result, data } = self.queue.next()?;
+        let PassthroughDone { token, result, data } = self.queue.poll_done()?;
         let id = RequestId(token >> KIND_BITS);
         let is = |kind: Kind| token & ((1 << KIND_BITS) - 1) == kind as u64;
         let answer = succeeded(result).and_then(|result| match data {
@@ -234,23 +234,23 @@ fn zones_of(buffer: &[u8]) -> Result<Vec<FoundZone>, RawError> {
 }
 
 fn internal(why: String) -> RawError {
-    RawError { status: Status::InternalError, why, is_gone: false }
+    RawError { status: Status::InternalError, why, is_removed: false }
 }
 
 /// The result of a command that has succeeded.
 fn succeeded(answer: io::Result<NvmeAnswer>) -> Result<u64, RawError> {
     let NvmeAnswer { status, result } = answer.map_err(|error| {
-        let is_gone = matches!(
+        let is_removed = matches!(
             error.raw_os_error().map(Errno::from_raw_os_error),
             Some(Errno::NODEV | Errno::NXIO | Errno::SHUTDOWN)
         );
-        RawError { status: Status::InternalError, why: error.to_string(), is_gone }
+        RawError { status: Status::InternalError, why: error.to_string(), is_removed }
     })?;
     let code = StatusCode(status & 0x7ff);
     if code.is_success() {
         return Ok(result);
     }
-    Err(RawError { status: code.to_device_status(), why: code.to_string(), is_gone: code == HOST_PATH_ERROR })
+    Err(RawError { status: code.to_device_status(), why: code.to_string(), is_removed: code == HOST_PATH_ERROR })
 }
 
 #[cfg(test)]
@@ -273,7 +273,7 @@ mod tests {
     #[test]
     fn statuses_of_the_drive_are_those_of_the_command() {
         let status = |status: u16| {
-            succeeded(Ok(NvmeAnswer { status, result: 7 })).map_err(|error| (error.status, error.is_gone))
+            succeeded(Ok(NvmeAnswer { status, result: 7 })).map_err(|error| (error.status, error.is_removed))
         };
         assert_eq!(status(0), Ok(7));
         // Do Not Retry is set.
@@ -282,7 +282,7 @@ mod tests {
         assert_eq!(status(0x281), Err((Status::UnrecoveredReadError, false)));
         assert_eq!(status(0x370), Err((Status::InternalError, true)));
         let error = succeeded(Err(Errno::NODEV.into())).unwrap_err();
-        assert!(error.is_gone);
+        assert!(error.is_removed);
     }
 
     #[test]

@@ -90,6 +90,7 @@ impl KernelZoned {
             client,
             file: Rc::new(file),
             block_bytes: u64::from(geometry.block_size_bytes),
+            bytes: geometry.namespace_blocks().bytes(geometry.block_size_bytes),
             zone_sectors: geometry.zone_size_blocks.bytes(geometry.block_size_bytes) / SECTOR_BYTES,
             in_flight: HashMap::new(),
         };
@@ -104,6 +105,8 @@ pub(crate) struct KernelQueue {
     file: Rc<File>,
     block_bytes: u64,
     zone_sectors: u64,
+    /// Size of the zones, in bytes.
+    bytes: u64,
     /// Requests on the ring.
     in_flight: HashMap<RequestId, Kind>,
 }
@@ -177,7 +180,7 @@ impl Queue for KernelQueue {
         let id = RequestId(token);
         let kind = self.in_flight.remove(&id).expect("only requests of the drive are on its ring");
         let fallback = if matches!(kind, Kind::Read(_)) { Status::UnrecoveredReadError } else { Status::WriteFault };
-        let answer = match (kind, result) {
+        let mut answer = match (kind, result) {
             (_, Err(error)) => Err(raw_error(&error, fallback)),
             (Kind::Read(length), Ok(Outcome::Read(buffer))) if buffer.len() == length => {
                 Ok(Answer::Data(buffer.freeze()))
@@ -185,24 +188,35 @@ impl Queue for KernelQueue {
             (Kind::Read(_), Ok(_)) => Err(raw_error(&io::ErrorKind::UnexpectedEof.into(), fallback)),
             (Kind::Write | Kind::Flush, Ok(_)) => Ok(Answer::Done),
         };
+        if let Err(error) = &mut answer
+            && has_vanished(self.file.length(), self.bytes)
+        {
+            *error = RawError { status: Status::InternalError, is_removed: true, ..error.clone() };
+        }
         Some((id, answer))
     }
+}
+
+/// Whether the drive was removed: its device has no size then, so that reads are at its end, and
+/// writes have no space.
+fn has_vanished(length: io::Result<u64>, bytes: u64) -> bool {
+    length.is_ok_and(|length| length < bytes)
 }
 
 /// The status of a failed request. The block layer reports statuses of NVMe and sense codes as errors
 /// (`block/blk-core.c`); where it has no specific one the status is `fallback`.
 fn raw_error(error: &io::Error, fallback: Status) -> RawError {
     let errno = error.raw_os_error().map(Errno::from_raw_os_error);
-    let is_gone = matches!(errno, Some(Errno::NODEV | Errno::NXIO | Errno::SHUTDOWN));
+    let is_removed = matches!(errno, Some(Errno::NODEV | Errno::NXIO | Errno::SHUTDOWN));
     let status = match errno {
-        _ if is_gone => Status::InternalError,
+        _ if is_removed => Status::InternalError,
         Some(Errno::NOSPC) => Status::CapacityExceeded,
         Some(Errno::OVERFLOW) => Status::TooManyActiveZones,
         Some(Errno::TOOMANYREFS) => Status::TooManyOpenZones,
         Some(Errno::BADE) => Status::ReservationConflict,
         _ => fallback,
     };
-    RawError { status, why: error.to_string(), is_gone }
+    RawError { status, why: error.to_string(), is_removed }
 }
 
 /// The number of a block device.
@@ -250,7 +264,7 @@ mod tests {
     fn errors_of_the_block_layer_have_their_statuses() {
         let status = |errno: Errno, fallback| {
             let error = raw_error(&errno.into(), fallback);
-            (error.status, error.is_gone)
+            (error.status, error.is_removed)
         };
         assert_eq!(status(Errno::OVERFLOW, Status::WriteFault), (Status::TooManyActiveZones, false));
         assert_eq!(status(Errno::TOOMANYREFS, Status::WriteFault), (Status::TooManyOpenZones, false));
@@ -258,6 +272,12 @@ mod tests {
         assert_eq!(status(Errno::NODATA, Status::UnrecoveredReadError), (Status::UnrecoveredReadError, false));
         assert_eq!(status(Errno::TIMEDOUT, Status::WriteFault), (Status::WriteFault, false));
         assert_eq!(status(Errno::NODEV, Status::WriteFault), (Status::InternalError, true));
+    }
+
+    #[test]
+    fn a_device_without_its_size_has_vanished() {
+        assert!(has_vanished(Ok(0), 4096) && !has_vanished(Ok(4096), 4096) && !has_vanished(Ok(8192), 4096));
+        assert!(!has_vanished(Err(io::ErrorKind::NotSeekable.into()), 4096), "that is not known");
     }
 
     #[test]

@@ -1,0 +1,45 @@
+//! A drive of this machine by its device file, whatever its driver.
+
+use std::os::unix::fs::FileTypeExt;
+use std::path::Path;
+
+use zonda_ring::{Client, Ring, Waker};
+
+use super::kernel_zoned::{KernelZoned, PreparedBlockDevice};
+use super::nvme_passthrough::PreparedNamespace;
+use crate::{Drive, DriveError};
+
+/// Opens a zoned drive of this machine by its device file, exclusively. Blocks until the state of its
+/// zones is known.
+///
+/// # Errors
+/// When it does not exist, is no zoned drive, is in use or must not be opened; with the remedy.
+pub fn open_device(path: &Path, ring: &Ring) -> Result<Box<dyn Drive>, DriveError> {
+    PreparedDevice::open(path)?.attach(ring.client(), ring.waker())
+}
+
+/// A drive of this machine that was opened, and is not attached to a ring yet. The ring may belong to
+/// another thread.
+pub(crate) enum PreparedDevice {
+    Block(Box<PreparedBlockDevice>),
+    Namespace(Box<PreparedNamespace>),
+}
+
+impl PreparedDevice {
+    /// Opens a drive, and reads the state of its zones. Blocks.
+    pub(crate) fn open(path: &Path) -> Result<PreparedDevice, DriveError> {
+        let kind = std::fs::metadata(path).map(|found| found.file_type());
+        if kind.is_ok_and(|kind| kind.is_char_device()) {
+            return Ok(PreparedDevice::Namespace(Box::new(PreparedNamespace::open(path)?)));
+        }
+        Ok(PreparedDevice::Block(Box::new(PreparedBlockDevice::open(path)?)))
+    }
+
+    /// Attaches the drive to a ring.
+    pub(crate) fn attach(self, client: Client, waker: Waker) -> Result<Box<dyn Drive>, DriveError> {
+        Ok(match self {
+            PreparedDevice::Block(prepared) => Box::new(KernelZoned::of(*prepared, client, waker)),
+            PreparedDevice::Namespace(prepared) => Box::new(prepared.attach(waker)?),
+        })
+    }
+}
