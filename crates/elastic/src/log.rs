@@ -356,8 +356,8 @@ impl Log {
             }
             Step::Clear(index) | Step::Checkpoint(index) | Step::Flushed(index) => {
                 if self.copies[index].has_error {
-                    self.fail_zone(index);
-                    return;
+                    self.give_up_zone(index, false);
+                    return self.choose_step();
                 }
                 batch.step = match step {
                     Step::Clear(_) => Step::Checkpoint(index),
@@ -371,9 +371,15 @@ impl Log {
                 self.start_step();
             }
             Step::Write => {
-                if let Some(index) = self.copies.iter().position(|copy| copy.has_error) {
-                    self.fail_zone(index);
-                    return;
+                // Both may have failed. A copy whose failure was noted later might be taken for full by then,
+                // and its zone, which is active, for one that is not.
+                if self.copies.iter().any(|copy| copy.has_error) {
+                    for index in 0..LOG_COPIES {
+                        if self.copies[index].has_error {
+                            self.give_up_zone(index, true);
+                        }
+                    }
+                    return self.choose_step();
                 }
                 batch.step = Step::Flush;
                 if self.bug.has(SeededBug::UnflushedRecord) {
@@ -390,8 +396,7 @@ impl Log {
     }
 
     /// The zone of a copy has failed: it goes on in another, whose checkpoint has this batch.
-    fn fail_zone(&mut self, index: usize) {
-        let has_records = self.batch.as_ref().is_some_and(|batch| batch.step == Step::Write);
+    fn give_up_zone(&mut self, index: usize, has_records: bool) {
         let copy = &mut self.copies[index];
         copy.failed[copy.current] = true;
         let zone = copy.slots[copy.current];
@@ -403,7 +408,6 @@ impl Log {
         }
         copy.has_error = false;
         copy.next_block = self.zone_blocks;
-        self.choose_step();
     }
 
     fn end_batch(&mut self, is_durable: bool) {

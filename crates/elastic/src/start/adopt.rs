@@ -7,7 +7,7 @@ use zonda_zoned::{Blocks, Instant, ZoneAction, ZoneIndex, ZoneState, ZoneTarget}
 use super::{Start, StartError, ZoneFound};
 use crate::balloon::Grant;
 use crate::bug::SeededBug;
-use crate::format::{PoolId, Reservation, VZoneRecord};
+use crate::format::{NamespaceRecord, Owner, PoolId, Reservation, VZoneRecord};
 use crate::group::Group;
 use crate::limits::{HEADER_BLOCKS, LOG_ZONES};
 use crate::log::{CopyEnd, Log};
@@ -63,6 +63,14 @@ impl Start {
             }
             mounted.insert(*key, own);
         }
+        // The newest records are lost: nothing of these v-zones is taken for what they hold, and none of
+        // their zones is reset.
+        let unrecorded = self.unrecorded_groups(&found.namespaces, &mounted, &owned);
+        for ((namespace, vzone), (generation, _)) in &unrecorded {
+            let own = mounted.entry((*namespace, *vzone)).or_default();
+            (own.is_damaged, own.generation) = (true, own.generation.max(*generation));
+        }
+        let kept: BTreeSet<u32> = unrecorded.into_values().flat_map(|(_, zones)| zones).collect();
         let mut retired_active = Vec::new();
         let retired: BTreeSet<u32> = found.retired.iter().copied().collect();
         for zone in (LOG_ZONES..zone_count).filter(|zone| !owned.contains(zone)) {
@@ -71,6 +79,7 @@ impl Start {
                 _ if retired.contains(&zone) => ZoneUse::Retired,
                 ZoneState::Empty => ZoneUse::Free,
                 ZoneState::ReadOnly | ZoneState::Offline => ZoneUse::Retired,
+                _ if kept.contains(&zone) => ZoneUse::SetAside,
                 // A power loss may leave a zone active that has lost all its blocks.
                 _ if self.zones[zone as usize].written == 0 => {
                     to_reset.push(zone);
@@ -113,6 +122,48 @@ impl Start {
         pool.adopt_groups();
         pool.reset_at_start(to_reset, active_to_reset, retired_active);
         Ok(pool)
+    }
+
+    /// Stripe groups that hold data, and that the log does not have, by v-zone: the generation, and their
+    /// zones. A group is written only once it is recorded, so that the newest copy of the log is lost.
+    ///
+    /// Not so the first blocks of a group that a crash has left without its first one, which was dropped,
+    /// and a copy of a group that is not full, which replaces it once it is recorded.
+    fn unrecorded_groups(
+        &self,
+        namespaces: &BTreeMap<u32, NamespaceRecord>,
+        mounted: &BTreeMap<(u32, u32), VZone>,
+        owned: &BTreeSet<u32>,
+    ) -> BTreeMap<(u32, u32), (u64, Vec<u32>)> {
+        let mut found: BTreeMap<(u32, u32), (u64, Vec<u32>)> = BTreeMap::new();
+        let owners = self.headers.iter().filter(|(zone, _)| !owned.contains(zone));
+        let owners = owners.filter_map(|(zone, header)| Some((*zone, header.owner?.ok()?)));
+        let holds_data = |zone: u32| self.zones[zone as usize].written > HEADER_BLOCKS;
+        let owners: Vec<(u32, Owner)> =
+            owners.filter(|(zone, owner)| owner.reservation.zone == *zone && holds_data(*zone)).collect();
+        let is_unknown = |owner: &Owner| {
+            let (generation, groups, is_full) = match mounted.get(&(owner.namespace, owner.vzone)) {
+                Some(own) => (own.generation, own.groups.len(), own.written >= own.groups_end() && !own.is_finished),
+                None => (0, 0, true),
+            };
+            let is_next = owner.generation == generation && usize::from(owner.group) >= groups && is_full;
+            owner.place == 0 && (owner.generation > generation || is_next)
+        };
+        for (_, owner) in owners.iter().filter(|(_, owner)| is_unknown(owner)) {
+            let exists = namespaces.get(&owner.namespace).is_some_and(|own| owner.vzone < own.zone_count);
+            if exists {
+                let of_vzone = found.entry((owner.namespace, owner.vzone)).or_default();
+                of_vzone.0 = of_vzone.0.max(owner.generation);
+            }
+        }
+        for (zone, owner) in owners {
+            if let Some((generation, zones)) = found.get_mut(&(owner.namespace, owner.vzone))
+                && owner.generation == *generation
+            {
+                zones.push(zone);
+            }
+        }
+        found
     }
 
     /// The reservation of this zone by this pool, as the zone says itself.

@@ -288,6 +288,29 @@ fn a_zone_of_the_log_that_fails_costs_no_other_zone_of_the_log() {
     }
 }
 
+/// A copy whose zone is full is told from one whose last write has failed: that zone is active.
+#[test]
+fn writes_of_both_copies_of_the_log_that_fail_at_the_same_time_leave_no_zone_active() {
+    for block in 1..24 {
+        let mut rig = Rig::with_active_zones(8, 1);
+        rig.create("tenant", 10, 3);
+        let matches = move |operation: &Operation| {
+            matches!(operation, Operation::Write { start, .. }
+                if start.0 / 32 < u64::from(LOG_ZONES) && start.0 % 32 == block)
+        };
+        rig.drive().faults.push(Fault { matches: Box::new(matches), times: 2, status: Status::WriteFault });
+        for round in 0..40 {
+            fill(&mut rig, round % 3, 1, 1);
+            let start = round % 3 * rig.zone_size(TENANT);
+            assert_eq!(rig.execute(TENANT, manage(start, ZoneAction::Reset)).status, Status::Success);
+            let active = (0..LOG_ZONES).filter(|zone| rig.drive().state(ZoneIndex(*zone)).is_active()).count();
+            assert!(active <= 2, "{active} zones of the log are active after a failure of block {block}");
+        }
+        assert_eq!(rig.device().pool().unwrap().log_copies(), 2);
+        rig.check();
+    }
+}
+
 #[test]
 fn a_copy_of_the_log_for_which_the_drive_has_had_no_space_is_written_again_without_a_command() {
     for copy in 0..2 {

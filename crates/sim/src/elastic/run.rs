@@ -174,7 +174,6 @@ impl<'s> ElasticRun<'s> {
         let pool = self.device.as_ref().and_then(Device::pool);
         self.log_was_single |= pool.is_some_and(|pool| pool.is_started() && pool.log_copies() < 2);
         self.submit_stalled();
-        self.take_seen()?;
         self.take_events()?;
         while let Some(completion) = queue.pop() {
             self.hash.completion(now, &completion);
@@ -203,8 +202,9 @@ impl<'s> ElasticRun<'s> {
         }
     }
 
-    /// What the pool has reported so far.
+    /// What the pool has reported so far, and what has happened on the drive before.
     pub(super) fn take_events(&mut self) -> Result<(), CheckError> {
+        self.take_seen()?;
         while let Some(event) = self.device().poll_event() {
             self.on_event(event)?;
         }
