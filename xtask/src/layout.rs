@@ -24,6 +24,8 @@ const PURE: &[&str] = &[
     "sim",
     "lab",
     "advise",
+    "characterise",
+    "profiler",
 ];
 /// Maximum number of lines of a `lib.rs`.
 const FRONT_PAGE_LINES_MAX: usize = 100;

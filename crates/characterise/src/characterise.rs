@@ -155,10 +155,18 @@ impl Work<'_> {
         !part.is_destructive() || !self.zones.write.is_empty()
     }
 
+    fn is_conventional(&self) -> bool {
+        let geometry = self.subject.geometry();
+        geometry.conventional_zone_count == geometry.zone_count
+    }
+
     /// Why a part is not measured at all.
     fn reason(&self, part: Part, left_ns: u64) -> Option<Missing> {
         match () {
             () if self.is_stopped => Some(Missing::Interrupted),
+            () if !self.is_possible(part) && self.is_conventional() => {
+                Some(Missing::NotSupported("all its zones are conventional".to_owned()))
+            }
             () if !self.is_possible(part) => Some(Missing::ReadOnly),
             () if part == Part::Reads && self.zones.read.is_empty() => Some(Missing::NoData),
             () if left_ns == 0 => Some(Missing::NoTime),

@@ -1,7 +1,7 @@
 //! Guidelines in words. Each rule has a name, uses only the findings, and is silent if it has none.
 
 use serde::{Deserialize, Serialize};
-use zonda_plot::text::{counted, duration, mebibytes, number, percent, rate, round_bytes};
+use zonda_plot::text::{counted, duration, list, mebibytes, number, percent, rate, round_bytes};
 
 use crate::limits::{BETTER, DISTURBED, FINISH_PAYS, SATURATED, TAIL_DISTURBED};
 use crate::load::fill_words;
@@ -137,10 +137,12 @@ fn append_or_write(report: &Report) -> Option<String> {
     let (append, write) = (sizes(|ratio| ratio >= BETTER), sizes(|ratio| ratio <= 1.0 / BETTER));
     let most = ratios.iter().map(|(_, ratio)| *ratio).fold(0.0, f64::max);
     let least = ratios.iter().map(|(_, ratio)| *ratio).fold(f64::INFINITY, f64::min);
+    let place = |size: &u64| ratios.iter().position(|(of, _)| of == size).unwrap_or(0);
     let range = |sizes: &[u64]| match sizes {
-        [] => String::new(),
-        [one] => format!("at {}", round_bytes(*one)),
-        [first, .., last] => format!("from {} to {}", round_bytes(*first), round_bytes(*last)),
+        [first, _, .., last] if place(last) - place(first) + 1 == sizes.len() => {
+            format!("from {} to {}", round_bytes(*first), round_bytes(*last))
+        }
+        _ => format!("at {}", list(&sizes.iter().map(|size| round_bytes(*size)).collect::<Vec<_>>())),
     };
     let factor = |ratio: f64| percent((ratio - 1.0).abs());
     match (append.first(), write.first()) {
@@ -406,6 +408,13 @@ mod tests {
         assert_eq!(text(&both, "append-or-write").as_deref(), Some(expected));
         let slower = report(vec![write(4096, 100.0), append(4096, 80.0)]);
         assert!(text(&slower, "append-or-write").unwrap().starts_with("Write beats append at 4 KiB"));
+        let sizes = [4096u64, 8192, 16_384, 32_768, 65_536];
+        let writes = sizes.map(|size| write(size, 100.0));
+        let appends = sizes.iter().zip([150.0, 80.0, 150.0, 150.0, 150.0]).map(|(size, iops)| append(*size, iops));
+        let mixed = report(writes.into_iter().chain(appends).collect());
+        let expected = "At one zone, append beats write at 4 KiB, 16 KiB, 32 KiB and 64 KiB, and write beats append at 8 \
+                        KiB.";
+        assert_eq!(text(&mixed, "append-or-write").as_deref(), Some(expected));
     }
 
     #[test]

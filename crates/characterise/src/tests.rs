@@ -68,6 +68,18 @@ fn without_permission_only_groups_and_reads_are_measured_and_the_others_say_why(
 }
 
 #[test]
+fn zones_of_a_conventional_drive_are_only_read() {
+    let profile = Profile::parse(zonda_profiles::builtin_text("conventional").expect("built in")).expect("valid");
+    let mut subject = ModelSubject::new(profile, true, 1);
+    let budget = Duration::from_millis(500);
+    let measured =
+        characterise(&mut subject, &options(budget), &mut |_| Control::Continue).expect("it reports its zones");
+    for summary in measured.parts.iter().filter(|summary| summary.part.is_destructive()) {
+        assert!(matches!(summary.reason, Some(Missing::NotSupported(_))), "{summary:?}");
+    }
+}
+
+#[test]
 fn a_user_who_stops_gets_what_is_measured_and_the_rest_is_interrupted() {
     let mut subject = ModelSubject::new(profile(400), true, 1);
     let mut observe = |step: &Progress| if step.part == Part::Writes { Control::Stop } else { Control::Continue };
