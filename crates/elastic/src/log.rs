@@ -356,7 +356,7 @@ impl Log {
             }
             Step::Clear(index) | Step::Checkpoint(index) | Step::Flushed(index) => {
                 if self.copies[index].has_error {
-                    self.give_up_zone(index, false);
+                    self.leave_zone(index, false);
                     return self.choose_step();
                 }
                 batch.step = match step {
@@ -376,7 +376,7 @@ impl Log {
                 if self.copies.iter().any(|copy| copy.has_error) {
                     for index in 0..LOG_COPIES {
                         if self.copies[index].has_error {
-                            self.give_up_zone(index, true);
+                            self.leave_zone(index, true);
                         }
                     }
                     return self.choose_step();
@@ -396,7 +396,7 @@ impl Log {
     }
 
     /// The zone of a copy has failed: it goes on in another, whose checkpoint has this batch.
-    fn give_up_zone(&mut self, index: usize, has_records: bool) {
+    fn leave_zone(&mut self, index: usize, has_records: bool) {
         let copy = &mut self.copies[index];
         copy.failed[copy.current] = true;
         let zone = copy.slots[copy.current];
