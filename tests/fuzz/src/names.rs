@@ -73,7 +73,9 @@ fn check_location(text: &str) {
             assert!(bracketed || !url.host.contains([':', '[', ']']), "{text:?} is parsed as the host {:?}", url.host);
             assert_eq!(url.to_string().parse::<NvmeTcpUrl>().as_ref(), Ok(&url), "{text:?}");
         }
-        Ok(Location::Image(_)) => assert!(!text.is_empty()),
+        Ok(Location::Image(path) | Location::Device(path)) => {
+            assert_eq!(path.to_str(), Some(text).filter(|text| !text.is_empty()))
+        }
         Err(error) => assert!(!error.message.is_empty() && error.help.is_some()),
     }
 }
