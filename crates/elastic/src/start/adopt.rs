@@ -4,10 +4,10 @@ use std::collections::{BTreeMap, BTreeSet};
 
 use zonda_zoned::{Blocks, Instant, ZoneAction, ZoneIndex, ZoneState, ZoneTarget};
 
-use super::{Start, StartError, ZoneFound};
+use super::{Found, Start, StartError, ZoneFound};
 use crate::balloon::Grant;
 use crate::bug::SeededBug;
-use crate::format::{NamespaceRecord, Owner, PoolId, Reservation, VZoneRecord};
+use crate::format::{Owner, PoolId, Reservation, VZoneRecord};
 use crate::group::Group;
 use crate::limits::{HEADER_BLOCKS, LOG_ZONES};
 use crate::log::{CopyEnd, Log};
@@ -64,11 +64,12 @@ impl Start {
             mounted.insert(*key, own);
         }
         // The newest records are lost: nothing of these v-zones is taken for what they hold, and none of
-        // their zones is reset.
-        let unrecorded = self.unrecorded_groups(&found.namespaces, &mounted, &owned);
+        // their zones is reset. They are recorded as offline, since later mounts cannot tell.
+        let unrecorded = self.unrecorded_groups(&found, &mounted, &owned);
         for ((namespace, vzone), (generation, _)) in &unrecorded {
             let own = mounted.entry((*namespace, *vzone)).or_default();
-            (own.is_damaged, own.generation) = (true, own.generation.max(*generation));
+            (own.is_damaged, own.is_offline) = (true, true);
+            own.generation = own.generation.max(*generation);
         }
         let kept: BTreeSet<u32> = unrecorded.into_values().flat_map(|(_, zones)| zones).collect();
         let mut retired_active = Vec::new();
@@ -127,11 +128,13 @@ impl Start {
     /// Stripe groups that hold data, and that the log does not have, by v-zone: the generation, and their
     /// zones. A group is written only once it is recorded, so that the newest copy of the log is lost.
     ///
-    /// Not so the first blocks of a group that a crash has left without its first one, which was dropped,
-    /// and a copy of a group that is not full, which replaces it once it is recorded.
+    /// Not so a group that a crash has left without its first block, which was dropped; a copy of a group
+    /// that is not full, which replaces it once it is recorded; and zones that were reserved before the
+    /// pool was last opened, or that are retired: a namespace that was deleted may have had them, under an
+    /// identifier that is used again.
     fn unrecorded_groups(
         &self,
-        namespaces: &BTreeMap<u32, NamespaceRecord>,
+        log: &Found,
         mounted: &BTreeMap<(u32, u32), VZone>,
         owned: &BTreeSet<u32>,
     ) -> BTreeMap<(u32, u32), (u64, Vec<u32>)> {
@@ -139,8 +142,16 @@ impl Start {
         let owners = self.headers.iter().filter(|(zone, _)| !owned.contains(zone));
         let owners = owners.filter_map(|(zone, header)| Some((*zone, header.owner?.ok()?)));
         let holds_data = |zone: u32| self.zones[zone as usize].written > HEADER_BLOCKS;
+        let is_new = |owner: &Owner| {
+            let own = mounted.get(&(owner.namespace, owner.vzone));
+            // Another mount has found it.
+            let was_found = own.is_some_and(|own| own.is_offline && own.generation == owner.generation);
+            was_found || owner.reservation.number >= log.pool.next_reservation
+        };
+        let is_own =
+            |zone: u32, owner: &Owner| owner.reservation.zone == zone && is_new(owner) && !log.retired.contains(&zone);
         let owners: Vec<(u32, Owner)> =
-            owners.filter(|(zone, owner)| owner.reservation.zone == *zone && holds_data(*zone)).collect();
+            owners.filter(|(zone, owner)| is_own(*zone, owner) && holds_data(*zone)).collect();
         let is_unknown = |owner: &Owner| {
             let (generation, groups, is_full) = match mounted.get(&(owner.namespace, owner.vzone)) {
                 Some(own) => (own.generation, own.groups.len(), own.written >= own.groups_end() && !own.is_finished),
@@ -150,7 +161,7 @@ impl Start {
             owner.place == 0 && (owner.generation > generation || is_next)
         };
         for (_, owner) in owners.iter().filter(|(_, owner)| is_unknown(owner)) {
-            let exists = namespaces.get(&owner.namespace).is_some_and(|own| owner.vzone < own.zone_count);
+            let exists = log.namespaces.get(&owner.namespace).is_some_and(|own| owner.vzone < own.zone_count);
             if exists {
                 let of_vzone = found.entry((owner.namespace, owner.vzone)).or_default();
                 of_vzone.0 = of_vzone.0.max(owner.generation);

@@ -333,3 +333,28 @@ fn a_copy_of_the_log_for_which_the_drive_has_had_no_space_is_written_again_witho
         rig.check();
     }
 }
+
+/// The other v-zone changed before: its record is in both copies.
+#[test]
+fn a_v_zone_whose_first_record_is_lost_with_the_newer_copy_of_the_log_is_offline_and_not_empty() {
+    let mut rig = Rig::tenant();
+    fill(&mut rig, 1, 2, 6);
+    let of_copy = |operation: &Operation| {
+        let zone = |start: &Lba| start.0 / 32;
+        matches!(operation, Operation::Write { start, .. } if zone(start) < u64::from(LOG_ZONES) && zone(start) % 2 == 0)
+    };
+    rig.drive().faults.push(Fault { matches: Box::new(of_copy), times: 100, status: Status::WriteFault });
+    fill(&mut rig, 0, 4, 5);
+    assert_eq!(rig.device().pool().unwrap().log_copies(), 1);
+    rig.drive().faults.clear();
+    (0..LOG_ZONES)
+        .filter(|zone| zone % 2 == 1)
+        .for_each(|zone| rig.drive().degrade(ZoneIndex(zone), ZoneState::Offline));
+    for _ in 0..2 {
+        rig.mount_again();
+        assert_eq!(rig.execute(TENANT, read(0, 4)).status, Status::ZoneIsOffline, "never zeros");
+        let other = rig.zone_size(TENANT);
+        assert_eq!(first_byte(&rig.execute(TENANT, read(other, 2)).outcome), 6);
+        rig.check();
+    }
+}
