@@ -462,8 +462,7 @@ impl ElasticRun<'_> {
         Ok(())
     }
 
-    /// Creates a namespace of a random shape, if the pool has space for it. The first one is as small as
-    /// possible otherwise: a run without namespaces tests nothing.
+    /// Creates a namespace of a random shape, if the pool has space for it.
     pub(super) fn create_namespace(&mut self) -> Result<(), CheckError> {
         let extensions = self.prng.chance(1, 3);
         let capacity = self.pool().shape().vzone_capacity_blocks();
@@ -482,16 +481,24 @@ impl ElasticRun<'_> {
             ..NamespaceConfig::new(&format!("tenant {tag}"), [tag as u8; 16], zone_count, active)
         };
         let now = self.now;
-        let mut created = self.device().create_namespace(now, &config);
-        let (mut zone_count, mut active) = (zone_count, active);
-        if created.is_err() && self.tenants.is_empty() {
-            (zone_count, active) = (1, 1);
-            let max_open_zones = Some(1);
-            let least = NamespaceConfig { zone_count, max_active_zones: active, max_open_zones, ..config };
-            created = self.device().create_namespace(now, &least);
-        }
-        let Ok(id) = created else { return Ok(()) };
+        let Ok(id) = self.device().create_namespace(now, &config) else { return Ok(()) };
+        self.add_tenant(id, tag, &config)
+    }
+
+    /// Creates the smallest namespace.
+    pub(super) fn create_smallest_namespace(&mut self) -> Result<(), CheckError> {
+        let tag = self.next_tenant;
+        self.next_tenant += 1;
+        let config = NamespaceConfig::new(&format!("tenant {tag}"), [tag as u8; 16], 1, 1);
+        let now = self.now;
+        let Ok(id) = self.device().create_namespace(now, &config) else { return Ok(()) };
+        self.add_tenant(id, tag, &config)
+    }
+
+    fn add_tenant(&mut self, id: NamespaceId, tag: u64, config: &NamespaceConfig) -> Result<(), CheckError> {
         self.take_events()?;
+        let (zone_count, active) = (config.zone_count, config.max_active_zones);
+        let capacity = config.zone_capacity_blocks.unwrap_or(self.pool().shape().vzone_capacity_blocks());
         self.trace.log(self.now, || {
             format!("namespace {id} is created: {zone_count} zones of {} blocks, {active} active", capacity.0)
         });

@@ -41,6 +41,10 @@ impl ElasticRun<'_> {
         for _ in 0..self.simulation.load.tenants {
             self.create_namespace()?;
         }
+        // A run without namespaces tests nothing.
+        if self.tenants.is_empty() {
+            self.create_smallest_namespace()?;
+        }
         self.quiesce()
     }
 

@@ -137,11 +137,8 @@ impl<'s> ElasticRun<'s> {
         let load = &self.simulation.load;
         let mut commands_left = load.commands_of_life / 2 + self.prng.below(load.commands_of_life);
         let mut steps_left = 20 * load.commands_of_life;
-        while commands_left > 0 && steps_left > 0 {
+        while commands_left > 0 && steps_left > 0 && !self.tenants.is_empty() {
             steps_left -= 1;
-            if self.tenants.is_empty() {
-                self.create_namespace()?;
-            }
             for _ in 0..=self.prng.below(3) {
                 if self.flights.len() < load.queue_depth && self.commands < load.commands && self.act()? {
                     commands_left = commands_left.saturating_sub(1);

@@ -124,6 +124,15 @@ impl KernelQueue {
         lba.0 * self.block_bytes
     }
 
+    /// The answer, with the removal of the drive noted, which some errors do not show: a report of zones
+    /// then has none.
+    fn unless_removed(&self, answer: Result<Answer, RawError>) -> Result<Answer, RawError> {
+        answer.map_err(|error| match has_vanished(self.file.length(), self.bytes) {
+            true => RawError { status: Status::InternalError, is_removed: true, ..error },
+            false => error,
+        })
+    }
+
     fn on_ring(&mut self, id: RequestId, kind: Kind, operation: Operation) {
         self.in_flight.insert(id, kind);
         self.client.submit(id.0, operation);
@@ -174,13 +183,14 @@ impl Queue for KernelQueue {
         if let Some((id, result)) = self.workers.next() {
             let zone = |zone: ReportedZone| Answer::Zone(zone.found(self.block_bytes));
             let answer = result.map(|found| found.map_or(Answer::Done, zone));
-            return Some((id, answer.map_err(|error| raw_error(&error, Status::WriteFault))));
+            let answer = answer.map_err(|error| raw_error(&error, Status::WriteFault));
+            return Some((id, self.unless_removed(answer)));
         }
         let Done { token, result, .. } = self.client.next()?;
         let id = RequestId(token);
         let kind = self.in_flight.remove(&id).expect("only requests of the drive are on its ring");
         let fallback = if matches!(kind, Kind::Read(_)) { Status::UnrecoveredReadError } else { Status::WriteFault };
-        let mut answer = match (kind, result) {
+        let answer = match (kind, result) {
             (_, Err(error)) => Err(raw_error(&error, fallback)),
             (Kind::Read(length), Ok(Outcome::Read(buffer))) if buffer.len() == length => {
                 Ok(Answer::Data(buffer.freeze()))
@@ -188,12 +198,7 @@ impl Queue for KernelQueue {
             (Kind::Read(_), Ok(_)) => Err(raw_error(&io::ErrorKind::UnexpectedEof.into(), fallback)),
             (Kind::Write | Kind::Flush, Ok(_)) => Ok(Answer::Done),
         };
-        if let Err(error) = &mut answer
-            && has_vanished(self.file.length(), self.bytes)
-        {
-            *error = RawError { status: Status::InternalError, is_removed: true, ..error.clone() };
-        }
-        Some((id, answer))
+        Some((id, self.unless_removed(answer)))
     }
 }
 
