@@ -290,8 +290,9 @@ fn cannot_open(directory: &Path, file: &Path, error: &io::Error) -> DriveError {
                 format!("create one: zonda drive create {shown}")
             } else if is_left_of_volume(directory) {
                 format!(
-                    "this was the directory of a volume or of a pool whose file is missing. With the drives of the volume: \
-                     zonda volume import {shown} --members; with the drive of the pool: zonda pool takeover {shown} --drive"
+                    "this was the directory of a volume whose volume.toml is missing: zonda volume import {shown} --members, \
+                     with the drives of the volume, recreates it; or of a pool: zonda pool takeover {shown} --drive, with its \
+                     drive"
                 )
             } else {
                 "check the path; zonda drive create needs an empty or new directory".to_owned()

@@ -173,7 +173,9 @@ fn lines_continue_over_a_server_that_is_killed_and_started_again() {
     let lost = of_address.next(false);
     assert!(lost["error"].as_str().is_some_and(|error| error.contains(&http)), "{lost}");
     let lost = of_directory.next(false);
-    assert!(lost["error"].as_str().is_some_and(|error| error.contains("no server uses it")), "{lost}");
+    // It may have been killed while it answered.
+    let is_expected = |error: &str| error.contains("no server uses it") || error.contains("reset by peer");
+    assert!(lost["error"].as_str().is_some_and(is_expected), "{lost}");
     let server = Server::start(&directory, &["pool", "--http", &http]);
     for lines in [&mut of_address, &mut of_directory] {
         let first = lines.next(true);

@@ -63,10 +63,11 @@ fn a_scheduler_by_measured_groups_keeps_all_channels_busy() {
     };
     let (none, fair) = (bytes("policy = \"none\""), bytes("policy = \"interference\""));
     assert_eq!((none.0, fair.0), ("none", "interference"));
-    assert!(fair.1 > none.1 * 3, "one channel at a time: {} and {}", none.1, fair.1);
+    // The run begins with trials of the table, in the order of arrival.
+    assert!(fair.1 > none.1 * 2, "one channel at a time: {} and {}", none.1, fair.1);
     let ezns = bytes("policy = \"interference\"\nwithin = \"ezns\"\nread_latency_threshold = \"2 ms\"");
     assert_eq!(ezns.0, "interference+ezns");
-    assert!(ezns.1 > none.1 * 3, "{} and {}", none.1, ezns.1);
+    assert!(ezns.1 > none.1 * 2, "{} and {}", none.1, ezns.1);
 }
 
 #[test]

@@ -182,8 +182,7 @@ fn zones(
         1 => "a zone".to_owned(),
         zones => format!("{zones} zones"),
     };
-    // The end of a long title is cut off.
-    canvas.put(0, top, &format!("each cell is {cell}: {title}"), BOLD);
+    canvas.put(0, top, &format!("{title}; each cell is {cell}"), BOLD);
     map::draw(canvas, top + 1, lines.saturating_sub(1), map, owners);
 }
 
