@@ -41,8 +41,8 @@ use std::collections::VecDeque;
 use bytes::Bytes;
 use zonda_zoned::zones::{ZoneEffect, ZoneTable};
 use zonda_zoned::{
-    Blocks, Command, CommandId, Completion, CompletionQueue, Key, Lba, Outcome, QueueFull, Slab, Status, ZoneIndex,
-    ZoneState,
+    Blocks, Command, CommandId, Completion, CompletionQueue, Key, Lba, Outcome, QueueFull, Slab, Status, ZoneAction,
+    ZoneIndex, ZoneState,
 };
 
 pub(crate) use adopt::table_of;
@@ -117,6 +117,19 @@ pub(crate) enum RawAction {
     Open,
     Close,
     Offline,
+}
+
+impl RawAction {
+    /// The action of a zone management command.
+    fn zone_action(self) -> ZoneAction {
+        match self {
+            RawAction::Reset => ZoneAction::Reset,
+            RawAction::Finish => ZoneAction::Finish,
+            RawAction::Open => ZoneAction::Open { zrwa: false },
+            RawAction::Close => ZoneAction::Close,
+            RawAction::Offline => ZoneAction::Offline,
+        }
+    }
 }
 
 /// The result of a request.

@@ -71,14 +71,8 @@ impl Simulated {
             }
             RawOperation::Flush => Operation::Flush,
             RawOperation::Manage { action, zone } => {
-                let action = match action {
-                    RawAction::Reset => ZoneAction::Reset,
-                    RawAction::Finish => ZoneAction::Finish,
-                    RawAction::Open => ZoneAction::Open { zrwa: false },
-                    RawAction::Close => ZoneAction::Close,
-                    RawAction::Offline => ZoneAction::Offline,
-                };
-                Operation::ManageZones { action, target: ZoneTarget::Zone(geometry.zone_start(zone)) }
+                let target = ZoneTarget::Zone(geometry.zone_start(zone));
+                Operation::ManageZones { action: action.zone_action(), target }
             }
             RawOperation::Report { zone } => return Ok(Answer::Zone(self.zone(zone))),
         };

@@ -480,9 +480,7 @@ impl ElasticRun<'_> {
             read_across_zones: self.prng.chance(1, 2),
             ..NamespaceConfig::new(&format!("tenant {tag}"), [tag as u8; 16], zone_count, active)
         };
-        let now = self.now;
-        let Ok(id) = self.device().create_namespace(now, &config) else { return Ok(()) };
-        self.add_tenant(id, tag, &config)
+        self.create_tenant(tag, &config)
     }
 
     /// Creates the smallest namespace.
@@ -490,12 +488,13 @@ impl ElasticRun<'_> {
         let tag = self.next_tenant;
         self.next_tenant += 1;
         let config = NamespaceConfig::new(&format!("tenant {tag}"), [tag as u8; 16], 1, 1);
-        let now = self.now;
-        let Ok(id) = self.device().create_namespace(now, &config) else { return Ok(()) };
-        self.add_tenant(id, tag, &config)
+        self.create_tenant(tag, &config)
     }
 
-    fn add_tenant(&mut self, id: NamespaceId, tag: u64, config: &NamespaceConfig) -> Result<(), CheckError> {
+    /// Creates a namespace, if the pool has space for it.
+    fn create_tenant(&mut self, tag: u64, config: &NamespaceConfig) -> Result<(), CheckError> {
+        let now = self.now;
+        let Ok(id) = self.device().create_namespace(now, config) else { return Ok(()) };
         self.take_events()?;
         let (zone_count, active) = (config.zone_count, config.max_active_zones);
         let capacity = config.zone_capacity_blocks.unwrap_or(self.pool().shape().vzone_capacity_blocks());

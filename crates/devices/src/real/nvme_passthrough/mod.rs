@@ -21,14 +21,13 @@ use zonda_ring::{
     BytesMut, CommandData, File, FileOptions, NvmeAnswer, NvmeCommand, PassthroughDone, PassthroughQueue, Waker,
 };
 use zonda_zoned::{
-    Blocks, Geometry, Lba, LbaRange, NamespaceId, Operation, Payload, ReportFilter, Status, ZoneAction, ZoneIndex,
-    ZoneTarget,
+    Blocks, Geometry, Lba, LbaRange, NamespaceId, Operation, Payload, ReportFilter, Status, ZoneIndex, ZoneTarget,
 };
 
 use crate::DriveError;
 use crate::real::{
-    Abilities, Answer, FoundZone, Opened, Queue, RawAction, RawError, RawOperation, RealDrive, Request, RequestId,
-    aligned, aligned_buffer, table_of,
+    Abilities, Answer, FoundZone, Opened, Queue, RawError, RawOperation, RealDrive, Request, RequestId, aligned,
+    aligned_buffer, table_of,
 };
 
 /// A zoned namespace, by its character device.
@@ -169,13 +168,7 @@ impl Queue for NvmeQueue {
             }
             RawOperation::Flush => (Kind::Other, Operation::Flush, CommandData::None),
             RawOperation::Manage { action, zone } => {
-                let action = match action {
-                    RawAction::Reset => ZoneAction::Reset,
-                    RawAction::Finish => ZoneAction::Finish,
-                    RawAction::Open => ZoneAction::Open { zrwa: false },
-                    RawAction::Close => ZoneAction::Close,
-                    RawAction::Offline => ZoneAction::Offline,
-                };
+                let action = action.zone_action();
                 let target = ZoneTarget::Zone(start_of(zone));
                 (Kind::Other, Operation::ManageZones { action, target }, CommandData::None)
             }
