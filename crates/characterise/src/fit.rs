@@ -16,7 +16,7 @@ pub const FIT_PARAMETERS: [&str; 7] = [
     "firmware.append.parallel.0.time.base",
 ];
 
-/// The smallest tolerance of a measurement: the uncertainty of a report knows nothing of systematic
+/// The smallest tolerance of a measurement: the uncertainty of a report does not include systematic
 /// errors.
 const TOLERANCE_MIN: f64 = 0.01;
 
