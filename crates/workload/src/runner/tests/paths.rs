@@ -23,10 +23,10 @@ fn a_sequential_writer_fills_one_zone_after_the_other_and_ends() {
 fn workers_that_share_zones_in_ranges_have_neighbors() {
     let mut device = FixedLatency::new(&drive(), 1_000);
     let text =
-        "[[job]]\noperation = \"read\"\nblock_size = \"192 KiB\"\nzones = \"0..5\"\nworkers = 2\nshare = \"ranges\"\n";
+        "[[job]]\noperation = \"read\"\nblock_size = \"96 KiB\"\nzones = \"0..5\"\nworkers = 2\nshare = \"ranges\"\n";
     run_on(&mut device, text);
-    // Worker 0 has zones 0 to 2, and worker 1 zones 3 and 4.
-    assert_eq!(zones_taken(&device), [0, 3, 1, 4, 2]);
+    // Worker 0 has zones 0 to 2, and worker 1 zones 3 and 4; each zone is two reads.
+    assert_eq!(zones_taken(&device), [0, 3, 0, 3, 1, 4, 1, 4, 2, 2]);
 }
 
 #[test]
