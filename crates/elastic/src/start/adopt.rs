@@ -131,7 +131,8 @@ impl Start {
     /// Not so a group that a crash has left without its first block, which was dropped; a copy of a group
     /// that is not full, which replaces it once it is recorded; and zones that were reserved before the
     /// pool was last opened, or that are retired: a namespace that was deleted may have had them, under an
-    /// identifier that is used again.
+    /// identifier that is used again. If both copies of the log end alike, none of their zones is offline,
+    /// and nothing is lost: what a zone that is read only seems to hold may never have been written.
     fn unrecorded_groups(
         &self,
         log: &Found,
@@ -142,11 +143,13 @@ impl Start {
         let owners = self.headers.iter().filter(|(zone, _)| !owned.contains(zone));
         let owners = owners.filter_map(|(zone, header)| Some((*zone, header.owner?.ok()?)));
         let holds_data = |zone: u32| self.zones[zone as usize].written > HEADER_BLOCKS;
+        let is_whole =
+            log.copies_agree && self.zones[..LOG_ZONES as usize].iter().all(|zone| zone.state != ZoneState::Offline);
         let is_new = |owner: &Owner| {
             let own = mounted.get(&(owner.namespace, owner.vzone));
             // Another mount has found it.
             let was_found = own.is_some_and(|own| own.is_offline && own.generation == owner.generation);
-            was_found || owner.reservation.number >= log.pool.next_reservation
+            was_found || (!is_whole && owner.reservation.number >= log.pool.next_reservation)
         };
         let is_own =
             |zone: u32, owner: &Owner| owner.reservation.zone == zone && is_new(owner) && !log.retired.contains(&zone);

@@ -23,6 +23,8 @@ pub(crate) struct Found {
     pub(crate) id: PoolId,
     pub(crate) pool: PoolRecord,
     pub(crate) sequence: u64,
+    /// Whether both copies end with the same record. If they do not, newer ones may be in neither.
+    pub(crate) copies_agree: bool,
     pub(crate) ends: [CopyEnd; LOG_COPIES],
     pub(crate) namespaces: BTreeMap<u32, NamespaceRecord>,
     pub(crate) vzones: BTreeMap<(u32, u32), VZoneRecord>,
@@ -76,6 +78,7 @@ impl LogRead {
                 next_reservation: 0,
             },
             sequence: last,
+            copies_agree: (0..LOG_COPIES).all(|copy| last_of(&own, copy) == Some(last)),
             ends: ends_of(&own, read),
             namespaces: BTreeMap::new(),
             vzones: BTreeMap::new(),
@@ -147,6 +150,11 @@ impl LogRead {
         }
         last
     }
+}
+
+/// The newest record that a copy has, or that its checkpoint covers.
+fn last_of(own: &[(Place, &LogBlock)], copy: usize) -> Option<u64> {
+    own.iter().filter(|((other, ..), _)| *other == copy).map(|(_, block)| block.sequence).max()
 }
 
 /// The newest checkpoint of which all parts can be read: what it covers, and its copy and zone.

@@ -171,7 +171,7 @@ impl ElasticRun<'_> {
         }
     }
 
-    /// Namespaces that were acknowledged exist, and those that were deleted do not.
+    /// Namespaces that were acknowledged exist, and those that were deleted do not, unless the log is old.
     fn check_namespaces(&mut self) -> Result<(), CheckError> {
         let listed: Vec<(NamespaceId, u32)> =
             self.pool().namespaces().iter().map(|(id, geometry)| (id, geometry.zone_count)).collect();
@@ -202,7 +202,10 @@ impl ElasticRun<'_> {
         if let Some((id, _)) = unknown {
             error.get_or_insert_with(|| format!("namespace {id} was deleted, and exists"));
         }
-        error.map_or(Ok(()), |message| Err(CheckError::new(FailureKind::LostWrite, None, message)))
+        let log_is_old = self.log_is_old();
+        error
+            .filter(|_| !log_is_old)
+            .map_or(Ok(()), |message| Err(CheckError::new(FailureKind::LostWrite, None, message)))
     }
 
     /// Reads everything that tenants have, and compares it with what they know. After a crash, they go

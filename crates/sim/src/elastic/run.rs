@@ -299,9 +299,10 @@ impl<'s> ElasticRun<'s> {
     fn adopt_namespaces(&mut self, is_recorded: bool) {
         let listed: BTreeMap<NamespaceId, u32> =
             self.pool().namespaces().iter().map(|(id, geometry)| (id, geometry.zone_count)).collect();
+        let log_is_old = self.log_is_old();
         self.tenants.retain_mut(|tenant| {
             let Some(zones) = listed.get(&tenant.id) else {
-                return !is_recorded || !matches!(tenant.stage, Stage::Creating | Stage::Deleting);
+                return !is_recorded || !(log_is_old || matches!(tenant.stage, Stage::Creating | Stage::Deleting));
             };
             let zones_before = tenant.zones.len() as u32;
             tenant.zones.resize_with(*zones as usize, Default::default);
@@ -429,9 +430,13 @@ impl<'s> ElasticRun<'s> {
         let physical = self.pool().physical_zones(own.id, ZoneIndex(zone as u32));
         let before = self.below.iter().filter(|(above, _)| *above == (own.id, zone)).map(|(_, below)| *below);
         let mut below = physical.iter().map(|zone| zone.0).chain(before);
-        // With the zone of the only copy of the log a mount loses what was recorded since.
-        let log_is_old = self.log_was_single && self.touched.iter().any(|zone| *zone < 6);
-        is_torn || log_is_old || self.is_read_only || below.any(|zone| self.touched.contains(&zone))
+        is_torn || self.log_is_old() || self.is_read_only || below.any(|zone| self.touched.contains(&zone))
+    }
+
+    /// Whether a mount may take an older copy of the log: the other one was the only one for some time,
+    /// and a zone of the log has failed.
+    pub(super) fn log_is_old(&self) -> bool {
+        self.log_was_single && self.touched.iter().any(|zone| *zone < 6)
     }
 
     /// The outcome of the run.
