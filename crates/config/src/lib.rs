@@ -57,4 +57,4 @@ pub use size::ByteSize;
 pub use suggest::{did_you_mean, did_you_mean_help, unknown_name_help};
 pub use time::TimeSpan;
 pub use toml::Spanned;
-pub use words::one_word;
+pub use words::{one_or_several, one_word};

@@ -1,4 +1,4 @@
-//! [`one_word`]: a value that is one of a few words.
+//! [`one_word`]: a value that is one of a few words. [`one_or_several`]: text, or a list of it.
 
 use std::fmt;
 use std::fmt::Write as _;
@@ -42,5 +42,36 @@ impl<T: Copy> Visitor<'_> for OneOf<'_, T> {
             write!(message, "`{word}`, ").expect("writing to a string succeeds");
         }
         Err(E::custom(message.trim_end_matches(", ")))
+    }
+}
+
+/// Deserializes text, or a list of it. An untagged enum would name itself to users who write
+/// something else. `what` says what one of them is, as in `an address in quotes`.
+///
+/// # Errors
+/// If the value is neither.
+pub fn one_or_several<'de, D: Deserializer<'de>>(deserializer: D, what: &str) -> Result<Vec<String>, D::Error> {
+    deserializer.deserialize_any(OneOrSeveral(what))
+}
+
+struct OneOrSeveral<'a>(&'a str);
+
+impl<'de> Visitor<'de> for OneOrSeveral<'_> {
+    type Value = Vec<String>;
+
+    fn expecting(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "{}, or a list of these", self.0)
+    }
+
+    fn visit_str<E: de::Error>(self, text: &str) -> Result<Vec<String>, E> {
+        Ok(vec![text.to_owned()])
+    }
+
+    fn visit_seq<A: de::SeqAccess<'de>>(self, mut items: A) -> Result<Vec<String>, A::Error> {
+        let mut texts = Vec::new();
+        while let Some(text) = items.next_element()? {
+            texts.push(text);
+        }
+        Ok(texts)
     }
 }

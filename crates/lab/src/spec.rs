@@ -2,9 +2,9 @@
 
 use std::collections::BTreeMap;
 
-use serde::Deserialize;
+use serde::{Deserialize, Deserializer};
 use toml::{Table, Value};
-use zonda_config::{ConfigError, Spanned, TimeSpan};
+use zonda_config::{ConfigError, Spanned, TimeSpan, one_or_several};
 
 use crate::limits::{SEEDS_DEFAULT, SEEDS_MAX};
 use crate::open::OpenSpec;
@@ -119,11 +119,13 @@ pub(crate) struct MetricSpec {
 }
 
 /// One term or several, which are added.
-#[derive(Clone, Debug, Deserialize)]
-#[serde(untagged)]
-pub(crate) enum Terms {
-    One(String),
-    Several(Vec<String>),
+#[derive(Clone, Debug)]
+pub(crate) struct Terms(Vec<String>);
+
+impl<'de> Deserialize<'de> for Terms {
+    fn deserialize<D: Deserializer<'de>>(deserializer: D) -> Result<Terms, D::Error> {
+        one_or_several(deserializer, "a term in quotes").map(Terms)
+    }
 }
 
 /// `[[plot]]`: a plot of the page.
@@ -267,9 +269,6 @@ pub(crate) fn checked_seeds(seeds: &Spanned<u32>) -> Result<u32, ConfigError> {
 
 impl Terms {
     pub(crate) fn all(&self) -> &[String] {
-        match self {
-            Terms::One(term) => std::slice::from_ref(term),
-            Terms::Several(terms) => terms,
-        }
+        &self.0
     }
 }

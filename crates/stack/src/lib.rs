@@ -72,7 +72,7 @@ pub use node::{Factory, Node, VolumeNode};
 pub use result::{
     DriveSummary, ExperimentResult, LayerResult, OperationCount, StateCount, TableResult, VolumeSummary, ZoneRange,
 };
-pub use volume::{GroupSpec, LevelSpec, MemberSpec, SegmentWord, VictimSpec, VolumeSpec};
+pub use volume::{GroupSpec, LevelSpec, MemberSpec, VictimSpec, VolumeSpec};
 pub use zonda_ssd::description::{ErrorSource, FoundProfile, PayloadSpec, Profiles, SpecError as StackError};
 
 /// Limits of stacks.

@@ -1,8 +1,10 @@
 //! `[volume]`: a redundant volume of several identical drives.
 
 use std::collections::BTreeSet;
+use std::fmt;
 
-use serde::Deserialize;
+use serde::de::{self, Unexpected, Visitor};
+use serde::{Deserialize, Deserializer};
 use zonda_config::{ByteSize, ConfigError, Spanned, TimeSpan};
 use zonda_raid::{Level, MemberIndex, Scheme, StreamShape, Victim, VolumeConfig, VolumeError};
 use zonda_workload::Distribution;
@@ -107,21 +109,37 @@ pub enum LevelSpec {
 }
 
 /// A number of stripes, or the whole segment.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Deserialize)]
-#[serde(untagged)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum GroupSpec {
     /// Number of stripes.
     Stripes(u32),
-    /// `"segment"`: Zone Append only.
-    Segment(SegmentWord),
+    /// `"segment"`: all stripes of a segment are one group. Zone Append only.
+    Segment,
 }
 
-/// The word for a whole segment.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Deserialize)]
-#[serde(rename_all = "lowercase")]
-pub enum SegmentWord {
-    /// All stripes of a segment are one group.
-    Segment,
+impl<'de> Deserialize<'de> for GroupSpec {
+    fn deserialize<D: Deserializer<'de>>(deserializer: D) -> Result<GroupSpec, D::Error> {
+        deserializer.deserialize_any(GroupVisitor)
+    }
+}
+
+struct GroupVisitor;
+
+impl Visitor<'_> for GroupVisitor {
+    type Value = GroupSpec;
+
+    fn expecting(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str("a number of stripes, or \"segment\"")
+    }
+
+    fn visit_i64<E: de::Error>(self, stripes: i64) -> Result<GroupSpec, E> {
+        let stripes = u32::try_from(stripes);
+        stripes.map(GroupSpec::Stripes).map_err(|_| E::custom("\"small_group\" must be a number of stripes"))
+    }
+
+    fn visit_str<E: de::Error>(self, text: &str) -> Result<GroupSpec, E> {
+        if text == "segment" { Ok(GroupSpec::Segment) } else { Err(E::invalid_value(Unexpected::Str(text), &self)) }
+    }
 }
 
 /// Selection of the next segment for garbage collection; see [`Victim`].
@@ -182,7 +200,7 @@ impl VolumeSpec {
             group_stripes: match spec.small_group.as_ref().map(|group| *group.get_ref()) {
                 None => 256,
                 Some(GroupSpec::Stripes(stripes)) => stripes,
-                Some(GroupSpec::Segment(SegmentWord::Segment)) => StreamShape::WHOLE_SEGMENT,
+                Some(GroupSpec::Segment) => StreamShape::WHOLE_SEGMENT,
             },
         };
         config.large =

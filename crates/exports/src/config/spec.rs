@@ -1,7 +1,7 @@
 //! The tables of `zonda.toml`, as parsed.
 
 use serde::{Deserialize, Deserializer};
-use zonda_config::{ByteSize, Spanned, TimeSpan, one_word, unplaced};
+use zonda_config::{ByteSize, Spanned, TimeSpan, one_or_several, one_word, unplaced};
 use zonda_ssd::description::DriveSpec;
 
 use super::{NQN_PREFIX, NbdSpec};
@@ -51,23 +51,20 @@ pub struct ServerTable {
 }
 
 /// One address or several.
-#[derive(Clone, Debug, Deserialize)]
-#[serde(untagged)]
-pub enum ListenSpec {
-    /// One.
-    One(String),
-    /// Several.
-    Several(Vec<String>),
-}
+#[derive(Clone, Debug)]
+pub struct ListenSpec(pub Vec<String>);
 
 impl ListenSpec {
     /// All addresses.
     #[must_use]
     pub fn texts(&self) -> &[String] {
-        match self {
-            ListenSpec::One(text) => std::slice::from_ref(text),
-            ListenSpec::Several(texts) => texts,
-        }
+        &self.0
+    }
+}
+
+impl<'de> Deserialize<'de> for ListenSpec {
+    fn deserialize<D: Deserializer<'de>>(deserializer: D) -> Result<ListenSpec, D::Error> {
+        one_or_several(deserializer, "an address like \"127.0.0.1:4420\"").map(ListenSpec)
     }
 }
 

@@ -32,6 +32,21 @@ fn mistake(text: &str) -> (String, String) {
 const ONE: &str = "[[subsystem]]\nnqn = \"nqn.2026-01.io.zonda:a\"\n[[subsystem.namespace]]\nimage = \"a\"\n";
 
 #[test]
+fn listen_is_an_address_or_a_list_of_them() {
+    for (written, what) in [("5", "5"), ("true", "true"), ("{ port = 4420 }", "a table")] {
+        let error = parse(&format!("[server]\nlisten = {written}\n{ONE}")).expect_err(written);
+        assert_eq!(
+            error.message,
+            format!("\"listen\" must be an address like \"127.0.0.1:4420\", or a list of these, not {what}")
+        );
+    }
+    let error = parse(&format!("[server]\nlisten = [5]\n{ONE}")).expect_err("a number");
+    assert_eq!(error.message, "item 1 of \"listen\" must be text in quotes, not 5");
+    let two = format!("[server]\nlisten = [\"127.0.0.1:1\", \"127.0.0.1:2\"]\n{ONE}");
+    assert_eq!(parse(&two).expect("a valid file").listen.len(), 2);
+}
+
+#[test]
 fn a_small_file_gets_the_defaults() {
     let plan = parse(ONE).expect("a valid file");
     assert_eq!(plan.listen, ["127.0.0.1:4420".parse().expect("an address")]);

@@ -50,7 +50,7 @@ fn serve(image: &Path) -> Result<Running, Failure> {
     let namespace = NamespaceSpec { image: Some(unplaced(path.to_owned())), ..NamespaceSpec::default() };
     let spec = ServerSpec {
         server: ServerTable {
-            listen: Some(unplaced(ListenSpec::One("127.0.0.1:0".to_owned()))),
+            listen: Some(unplaced(ListenSpec(vec!["127.0.0.1:0".to_owned()]))),
             ..ServerTable::default()
         },
         subsystem: vec![unplaced(SubsystemSpec::new("demo", namespace))],

@@ -112,7 +112,7 @@ fn of_arguments(args: &ServeArgs) -> Result<ServerPlan, Failure> {
         Some(TimingArg::Profile) => TimingSpec::Profile,
         Some(TimingArg::None) | None => TimingSpec::None,
     };
-    let listen = args.listen.clone().map(|listen| unplaced(ListenSpec::One(listen)));
+    let listen = args.listen.clone().map(|listen| unplaced(ListenSpec(vec![listen])));
     let spec = ServerSpec {
         server: ServerTable { listen, timing, ..ServerTable::default() },
         subsystem: subsystem.into_iter().map(unplaced).collect(),
