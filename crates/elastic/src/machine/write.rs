@@ -134,7 +134,8 @@ impl Pool {
         let can_go_on = is_plain && own.busy.is_none() && !own.has_failed && own.torn.is_none();
         if !can_go_on || !found.table.truncate(ZoneIndex(vzone), Blocks(own.issued)) {
             // Nothing is wrong with what stands: that is found when the pool is opened again.
-            (own.lacks_space, self.lacks_space) = (!own.has_failed, true);
+            own.lacks_space |= !own.has_failed;
+            self.lacks_space = true;
             self.fail(namespace, vzone, None);
             return self.pump(namespace, vzone);
         }
