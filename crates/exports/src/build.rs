@@ -35,7 +35,7 @@ use crate::reload::pool_source;
 use crate::report::{NamespaceLayout, SubsystemLayout};
 use crate::served::Served;
 use crate::snapshot::PoolPartSnapshot;
-use crate::start::{NamespaceInfo, ServeError, SubsystemInfo, retry_lock_in_use};
+use crate::start::{HostInfo, NamespaceInfo, ServeError, SubsystemInfo, retry_lock_in_use};
 
 /// Firmware revision in Identify Controller: at most 8 characters.
 const FIRMWARE: &str = env!("CARGO_PKG_VERSION");
@@ -70,6 +70,15 @@ pub(crate) struct OpenedNamespace {
     pub(crate) candidate: Candidate,
 }
 
+fn hosts_of(subsystem: &SubsystemPlan) -> Option<Vec<HostInfo>> {
+    let info = |host: &HostPlan| HostInfo {
+        nqn: host.nqn.to_string(),
+        has_secret: host.secret.is_some(),
+        has_controller_secret: host.controller_secret.is_some(),
+    };
+    subsystem.hosts.as_ref().map(|hosts| hosts.iter().map(info).collect())
+}
+
 /// Opens every drive of the plan. After an error, `drives` has the drives that are open.
 pub(crate) fn build(
     plan: &ServerPlan,
@@ -99,7 +108,7 @@ pub(crate) fn build(
             namespaces.push(opened.config);
         }
         let nqn = subsystem.nqn.to_string();
-        subsystems.push(SubsystemInfo { nqn: nqn.clone(), namespaces: infos });
+        subsystems.push(SubsystemInfo { nqn: nqn.clone(), hosts: hosts_of(subsystem), namespaces: infos });
         layout.push(SubsystemLayout { nqn, namespaces: layouts });
         configs.push(subsystem_config(subsystem, namespaces));
     }

@@ -60,7 +60,7 @@ pub use metrics::{METRICS_CONTENT_TYPE, metrics_text};
 pub use nbd::{NbdTls, NbdTlsError, NbdTlsPart};
 pub use process::started_ticks;
 pub use start::{
-    ADDRESS_IN_USE_TIMEOUT, NamespaceInfo, NbdExportInfo, Running, ServeError, ServerInfo, SubsystemInfo,
+    ADDRESS_IN_USE_TIMEOUT, HostInfo, NamespaceInfo, NbdExportInfo, Running, ServeError, ServerInfo, SubsystemInfo,
     retry_address_in_use, start, start_with,
 };
 

@@ -85,8 +85,21 @@ pub struct NbdExportInfo {
 pub struct SubsystemInfo {
     /// NVMe Qualified Name.
     pub nqn: String,
+    /// Hosts that may connect; `None`: any host.
+    pub hosts: Option<Vec<HostInfo>>,
     /// In the order of their ids.
     pub namespaces: Vec<NamespaceInfo>,
+}
+
+/// A host that may connect.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct HostInfo {
+    /// NVMe Qualified Name.
+    pub nqn: String,
+    /// Whether it must authenticate.
+    pub has_secret: bool,
+    /// Whether the controller can authenticate to it.
+    pub has_controller_secret: bool,
 }
 
 /// A namespace.

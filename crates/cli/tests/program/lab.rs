@@ -58,7 +58,7 @@ fn without_times_of_this_machine(text: &str) -> String {
 }
 
 /// Long experiments, which only `soak_` runs.
-const LONG: [&str; 23] = [
+const LONG: [&str; 26] = [
     "confzns-read-finish",
     "silent-figure-7b",
     "silent-figure-7c",
@@ -69,9 +69,12 @@ const LONG: [&str; 23] = [
     "bae-figure-4",
     "ezns-figure-9",
     "ezns-figure-13",
+    "ezns-figure-26",
+    "ezns-figure-27",
     "ezns-figure-30",
     "ezns-figure-32",
     "ezns-figure-34",
+    "ezns-figure-40",
     "study-figure-3",
     "zapraid-figure-4",
     "zapraid-figure-5",

@@ -3,7 +3,7 @@
 use std::net::{SocketAddr, TcpListener};
 
 use serde::Serialize;
-use zonda_exports::ServerInfo;
+use zonda_exports::{HostInfo, ServerInfo, SubsystemInfo};
 
 use crate::output::Screen;
 use crate::units;
@@ -84,6 +84,21 @@ impl<'a> Greeting<'a> {
     }
 }
 
+/// Most hosts of a subsystem for which a command is shown.
+const HOSTS_SHOWN_MAX: usize = 4;
+
+/// What the command to connect needs of each host that may; once nothing if any host may.
+fn hosts_of(subsystem: &SubsystemInfo) -> Vec<String> {
+    let Some(hosts) = &subsystem.hosts else { return vec![String::new()] };
+    let options = |host: &HostInfo| {
+        let secret = if host.has_secret { " --dhchap-secret \"$(cat SECRET_FILE)\"" } else { "" };
+        let controller =
+            if host.has_controller_secret { " --dhchap-ctrl-secret \"$(cat CONTROLLER_FILE)\"" } else { "" };
+        format!(" --hostnqn {}{secret}{controller}", host.nqn)
+    };
+    hosts.iter().take(HOSTS_SHOWN_MAX).map(options).collect()
+}
+
 /// Namespaces, addresses and commands to connect.
 pub(super) fn text(info: &ServerInfo, http: Option<&TcpListener>, screen: Screen) -> String {
     let mut text = String::new();
@@ -100,7 +115,9 @@ pub(super) fn text(info: &ServerInfo, http: Option<&TcpListener>, screen: Screen
         }
         for address in &info.listen {
             let (ip, port) = (shown_ip(address), address.port());
-            text += &format!("    Linux:  nvme connect -t tcp -a {ip} -s {port} -n {}\n", subsystem.nqn);
+            for who in hosts_of(subsystem) {
+                text += &format!("    Linux:  nvme connect -t tcp -a {ip} -s {port} -n {}{who}\n", subsystem.nqn);
+            }
         }
         if let Some(zoned) = subsystem.namespaces.iter().find(|namespace| !namespace.is_volume) {
             text += &format!("    zonda:  zonda zone report {}\n", url(&info.listen[0], &subsystem.nqn, zoned.id));
@@ -152,7 +169,7 @@ fn shown_ip(address: &SocketAddr) -> String {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use zonda_exports::{NamespaceInfo, NbdExportInfo, SubsystemInfo};
+    use zonda_exports::{NamespaceInfo, NbdExportInfo};
 
     #[test]
     fn a_server_on_all_addresses_is_reached_by_loopback() {
@@ -168,13 +185,24 @@ mod tests {
         };
         let subsystem = SubsystemInfo {
             nqn: "nqn.2026-01.io.zonda:a".to_owned(),
+            hosts: None,
             namespaces: vec![namespace(2, false), namespace(3, true)],
+        };
+        let host = |name: &str, has_secret| HostInfo {
+            nqn: format!("nqn.2026-01.io.zonda:{name}"),
+            has_secret,
+            has_controller_secret: false,
+        };
+        let guarded = SubsystemInfo {
+            nqn: "nqn.2026-01.io.zonda:b".to_owned(),
+            hosts: Some(vec![host("h1", false), host("h2", true)]),
+            namespaces: Vec::new(),
         };
         let info = ServerInfo {
             listen: vec!["[::]:4420".parse().expect("an address"), "0.0.0.0:9".parse().expect("an address")],
             backend: "epoll",
             fallback_reason: Some("not permitted".to_owned()),
-            subsystems: vec![subsystem],
+            subsystems: vec![subsystem, guarded],
             nbd: vec![NbdExportInfo {
                 name: "a".to_owned(),
                 urls: vec!["nbd://127.0.0.1:10809/a".to_owned(), "nbd+unix:///a?socket=/run/a".to_owned()],
@@ -188,6 +216,9 @@ mod tests {
             "  namespace 3: memory, 4.00 MiB, conventional, empty",
             "    Linux:  nvme connect -t tcp -a ::1 -s 4420 -n nqn.2026-01.io.zonda:a",
             "    Linux:  nvme connect -t tcp -a 127.0.0.1 -s 9 -n nqn.2026-01.io.zonda:a",
+            "    Linux:  nvme connect -t tcp -a ::1 -s 4420 -n nqn.2026-01.io.zonda:b --hostnqn nqn.2026-01.io.zonda:h1",
+            "    Linux:  nvme connect -t tcp -a 127.0.0.1 -s 9 -n nqn.2026-01.io.zonda:b --hostnqn nqn.2026-01.io.zonda:h2 \
+             --dhchap-secret \"$(cat SECRET_FILE)\"",
             "a over NBD, 4.00 MiB, read-only",
             "    nbdinfo nbd://127.0.0.1:10809/a",
             "    nbdinfo 'nbd+unix:///a?socket=/run/a'",
