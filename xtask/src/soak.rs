@@ -32,7 +32,7 @@ const KILL_CALLS: [&[&str]; 8] = [
 /// Minimum number of seconds of a fuzzer.
 const FUZZ_SECONDS_MIN: u64 = 10;
 /// Kinds of simulated scenarios.
-const KINDS: [&str; 6] = ["drive", "network", "files", "volumes", "images", "elastic"];
+const KINDS: [&str; 7] = ["drive", "network", "files", "volumes", "images", "elastic", "groups"];
 /// Share of the remaining time of each campaign, in percent.
 const SHARES: [(&str, u32); 5] =
     [("long tests", 30), ("simulations", 30), ("fuzzers", 15), ("kills", 10), ("mutants", 15)];
