@@ -17,13 +17,16 @@ pub struct DriveError {
     pub holder: Option<Holder>,
     /// Whether the drive does not exist.
     pub is_missing: bool,
+    /// Whether what was asked for has an effect, or may have one, although it failed.
+    pub has_effect: bool,
 }
 
 impl DriveError {
     /// An error and its remedy.
     #[must_use]
     pub fn new(message: impl Into<String>, help: impl Into<String>) -> DriveError {
-        DriveError { message: message.into(), help: help.into(), is_in_use: false, holder: None, is_missing: false }
+        let (message, help) = (message.into(), help.into());
+        DriveError { message, help, is_in_use: false, holder: None, is_missing: false, has_effect: false }
     }
 
     /// The error for the drive of a member of a volume: the remedy must not be to create a new

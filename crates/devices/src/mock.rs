@@ -419,6 +419,9 @@ impl ZonedDevice for MockDrive {
             };
             self.completions.push(completion);
         }
+        if self.is_remote() {
+            with(|mocks| mocks.count_command(self.program));
+        }
         Ok(())
     }
 

@@ -141,7 +141,8 @@ impl<D: ZonedDevice> ElasticDevice<D> {
     fn start_again(&self, before: &Pool) -> Box<Start> {
         let goal = Goal::Mount { id: Some(before.id()), epoch_min: before.epoch() - 1 };
         let namespace = NamespaceId::FIRST;
-        Box::new(Start::seeded(goal, self.drive.geometry(namespace).clone(), namespace, self.kind, self.bug))
+        let start = Start::seeded(goal, self.drive.geometry(namespace).clone(), namespace, self.kind, self.bug);
+        Box::new(start.again_after(before))
     }
 
     /// The drive.

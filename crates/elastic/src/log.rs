@@ -35,6 +35,8 @@ pub(crate) struct Log {
     copies: [LogCopy; LOG_COPIES],
     /// The last block of records that was begun.
     sequence: u64,
+    /// The last one that is durable; zero if this log has written none yet.
+    durable_sequence: u64,
     pending: VecDeque<(Vec<u8>, Ticket)>,
     batch: Option<Batch>,
     effects: VecDeque<LogEffect>,
@@ -141,6 +143,7 @@ impl Log {
             zone_blocks,
             copies,
             sequence,
+            durable_sequence: 0,
             pending: VecDeque::new(),
             batch: None,
             effects: VecDeque::new(),
@@ -157,6 +160,11 @@ impl Log {
     /// Copies that can be written.
     pub(crate) fn working_copies(&self) -> usize {
         self.copies.iter().filter(|copy| !copy.has_failed).count()
+    }
+
+    /// The last block of records that this log has written and knows to be durable; zero: none.
+    pub(crate) fn durable_sequence(&self) -> u64 {
+        self.durable_sequence
     }
 
     /// The next record that is durable, or that can never be.
@@ -412,6 +420,9 @@ impl Log {
 
     fn end_batch(&mut self, is_durable: bool) {
         let batch = self.batch.take().expect("a batch ends once");
+        if is_durable {
+            self.durable_sequence = self.sequence;
+        }
         self.durable.extend(batch.tickets.into_iter().map(|ticket| (ticket, is_durable)));
         self.begin_batch();
     }

@@ -63,6 +63,8 @@ pub(crate) enum Busy {
         host: Option<(Key<Host>, u64)>,
         zones_left: u32,
         status: Status,
+        /// Blocks that stood, for as long as the reset may have no effect.
+        written_before: u64,
     },
     Record(Key<Host>),
     /// A power loss tore rows of the last group, which are repaired before it is written.
@@ -135,6 +137,17 @@ impl VZone {
     /// The first block behind its groups.
     pub(crate) fn groups_end(&self) -> u64 {
         self.groups.last().map_or(0, |group| group.blocks().end)
+    }
+
+    /// Whether a mount has found all that this one has acknowledged: as many blocks, unless it was reset
+    /// since. A reset that was not acknowledged may have happened or not.
+    pub(crate) fn is_held_by(&self, found: &VZone) -> bool {
+        let before = match self.busy {
+            Some(Busy::Reset { written_before, .. }) => Some((self.generation - 1, written_before)),
+            _ => None,
+        };
+        let holds = |(generation, written): (u64, u64)| found.generation == generation && found.written >= written;
+        found.generation > self.generation || holds((self.generation, self.written)) || before.is_some_and(holds)
     }
 
     /// Physical zones in its groups.

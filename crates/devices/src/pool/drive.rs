@@ -312,7 +312,9 @@ pub(super) fn not_mounted(error: &NotStarted, directory: &PoolDirectory) -> Driv
             directory.epoch()
         ),
         StartError::OtherVersion(_) => "use the version of zonda that wrote it".to_owned(),
-        StartError::Lacks { .. } => "restore the drive, or restart the server to accept the losses".to_owned(),
+        StartError::Lacks { .. } | StartError::LacksRecords { .. } => {
+            "restore the drive, or restart the server to accept the losses".to_owned()
+        }
         StartError::LogDamaged(_) => {
             "restore the drive from a backup; nothing was written to it, so what can be read stays as it is".to_owned()
         }

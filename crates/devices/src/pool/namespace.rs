@@ -156,6 +156,10 @@ impl Drive for PoolNamespace {
         self.open_mut().take_warning()
     }
 
+    fn ends_commands_at_close(&self) -> bool {
+        self.open().is_lost()
+    }
+
     fn close(&mut self, now: Instant) {
         self.open_mut().close_user(now, self.user);
     }

@@ -27,6 +27,8 @@ pub(super) struct Reconnect {
     attempt_at: Instant,
     /// The error that was logged last.
     logged: Option<String>,
+    /// Why the pool does not continue on what is behind the last connection.
+    refusal: Option<String>,
     /// Former connections, until they are closed.
     former: Vec<MemberDevice>,
 }
@@ -48,6 +50,11 @@ impl Reconnect {
         let opened = self.opening.as_mut()?.poll(now)?;
         self.opening = None;
         Some(opened)
+    }
+
+    /// Whether what was behind the last connection was not the pool as it was left.
+    pub(super) fn is_refused(&self) -> bool {
+        self.refusal.is_some()
     }
 
     /// When to poll, unless the ring wakes the caller before.
@@ -94,7 +101,7 @@ impl OpenPool {
         self.warnings.push_back(format!("{}: commands of its hosts wait until it is made again", error.message));
         self.phase = Phase::Lost;
         self.reconnect.attempt_at = now;
-        self.reconnect.logged = None;
+        (self.reconnect.logged, self.reconnect.refusal) = (None, None);
         true
     }
 
@@ -120,26 +127,26 @@ impl OpenPool {
                 self.phase = Phase::Open;
             }
             Err(DriveError { holder: Some(holder), .. }) => self.end_as_taken(Some(holder), now),
-            Err(error) => self.log_attempt(&error.message),
+            Err(error) => self.log_attempt(&error.message, "commands of its hosts wait"),
         }
     }
 
     /// What is behind a new connection is not the pool as it was left: another attempt follows.
     pub(super) fn look_for_refusal(&mut self, now: Instant) {
         let Some(error) = self.device.error().map(ToString::to_string) else { return };
-        self.log_attempt(&error);
+        self.log_attempt(&error, "a restart of this server mounts what the drive has");
+        self.reconnect.refusal = Some(error);
         self.phase = Phase::Lost;
         self.reconnect.attempt_at = now + ATTEMPT_INTERVAL;
     }
 
-    /// Logs why the pool does not continue, once.
-    fn log_attempt(&mut self, why: &str) {
+    /// Logs why the pool does not continue, once, and what its operator may want to know.
+    fn log_attempt(&mut self, why: &str, note: &str) {
         if self.reconnect.logged.as_deref() != Some(why) {
             self.reconnect.logged = Some(why.to_owned());
             let drive = self.directory.drive();
             self.warnings.push_back(format!(
-                "the pool does not continue on {drive}: {why}; another attempt follows each second. A restart of this server \
-                 mounts what the drive has"
+                "the pool does not continue on {drive}: {why}; another attempt follows each second: {note}"
             ));
         }
     }
@@ -154,6 +161,13 @@ impl OpenPool {
 
     /// The error for a pool whose drive is not connected.
     pub(super) fn lost_error(&self) -> DriveError {
+        if let Some(why) = &self.reconnect.refusal {
+            return DriveError::new(
+                format!("the pool does not continue on its drive {}: {why}", self.directory.drive()),
+                "start the server of the drive with the drive as it was; if it is lost, restart the server of the pool, which \
+                 mounts what there is",
+            );
+        }
         DriveError::new(
             format!("the connection to the drive {} of the pool is lost", self.directory.drive()),
             "start the server of the drive again: the pool reconnects",

@@ -6,7 +6,7 @@ use tempfile::TempDir;
 use zonda_ring::{Bytes, Ring};
 use zonda_zoned::{
     BlockBuffer, Blocks, Command, CommandId, Completion, CompletionQueue, Duration, Lba, NamespaceId, Operation,
-    Outcome, Payload, Status, ZonedDevice,
+    Outcome, Payload, Status, ZoneAction, ZoneTarget, ZonedDevice,
 };
 
 use super::directory::PoolDirectory;
@@ -92,6 +92,10 @@ impl Bench {
         self.submit(Operation::Write { start: Lba(lba), blocks: Blocks(8), payload })
     }
 
+    fn manage(&mut self, action: ZoneAction) -> CommandId {
+        self.submit(Operation::ManageZones { action, target: ZoneTarget::Zone(Lba(0)) })
+    }
+
     fn read(&mut self, lba: u64) -> CommandId {
         self.submit(Operation::Read { start: Lba(lba), blocks: Blocks(8) })
     }
@@ -166,12 +170,81 @@ fn a_drive_that_lacks_acknowledged_blocks_of_a_tenant_is_not_used() {
     assert_eq!(bench.wait(LONG), [], "{}", bench.log);
     let lacks = "zone 0 of namespace 1 lacks blocks that were acknowledged";
     assert_eq!(bench.log.matches(lacks).count(), 1, "it is logged once: {}", bench.log);
+    assert!(bench.pool().report().is_drive_refused);
     mock::swap_with_copy(&bench.drive);
     let ended = bench.wait(SHORT);
     assert_eq!(ended.len(), 1, "{}", bench.log);
     expect_block(&ended[0], 0);
     bench.expect(8);
     bench.written(16);
+    assert!(!bench.pool().report().is_drive_refused);
+}
+
+/// Puts an earlier copy of the drive in its place: the pool does not continue on it for this reason, and
+/// continues on the right one.
+fn refuses_the_copy(bench: &mut Bench, why: &str) {
+    bench.stop_server();
+    bench.wait(SHORT);
+    mock::swap_with_copy(&bench.drive);
+    bench.start_server();
+    let read = bench.read(0);
+    assert_eq!(bench.wait(LONG), [], "{}", bench.log);
+    assert!(bench.log.contains(why), "{}", bench.log);
+    mock::swap_with_copy(&bench.drive);
+    let ended = bench.wait(SHORT);
+    assert!(ended.len() == 1 && ended[0].id == read, "{}", bench.log);
+    expect_block(&ended[0], 0);
+}
+
+const RECORDS_MISSING: &str = "the log of the pool ends with block";
+
+#[test]
+fn a_copy_of_the_drive_from_before_an_acknowledged_finish_is_not_used() {
+    let mut bench = Bench::new();
+    bench.written(0);
+    mock::copy(&bench.drive);
+    bench.manage(ZoneAction::Finish);
+    assert!(bench.wait(SHORT)[0].status.is_success());
+    refuses_the_copy(&mut bench, RECORDS_MISSING);
+}
+
+#[test]
+fn a_copy_of_the_drive_from_before_a_namespace_was_replaced_is_not_used() {
+    let mut bench = Bench::new();
+    bench.written(0);
+    let create = |bench: &Bench, name: &str| {
+        let size = NamespaceSize::Zones(1);
+        let new = NewNamespace { name: name.to_owned(), size, max_active_zones: 1, weight: 1 };
+        bench.pool().manage(&PoolRequest::Create(new), &bench.ring).expect("the drive has room");
+    };
+    create(&bench, "x");
+    mock::copy(&bench.drive);
+    bench.pool().manage(&PoolRequest::Delete { name: "x".to_owned() }, &bench.ring).expect("it exists");
+    create(&bench, "y");
+    refuses_the_copy(&mut bench, RECORDS_MISSING);
+}
+
+#[test]
+fn blocks_of_a_zone_that_was_being_finished_or_reset_must_be_on_the_drive() {
+    for action in [ZoneAction::Finish, ZoneAction::Reset] {
+        let mut bench = Bench::new();
+        bench.written(0);
+        mock::copy(&bench.drive);
+        bench.written(8);
+        mock::cut_off_after(0, 1, vec![bench.drive.clone()]);
+        bench.manage(action.clone());
+        let ended = bench.wait(SHORT);
+        mock::cancel_cut_off(0);
+        assert!(ended.len() == 1 && !ended[0].status.is_success(), "it was in flight: {ended:?}");
+        mock::swap_with_copy(&bench.drive);
+        mock::set_cut_off(0, &bench.drive, false);
+        bench.read(0);
+        assert_eq!(bench.wait(LONG), [], "{}", bench.log);
+        let lacks = "zone 0 of namespace 1 lacks blocks that were acknowledged";
+        assert!(bench.log.contains(lacks), "{action:?}: {}", bench.log);
+        mock::swap_with_copy(&bench.drive);
+        assert_eq!(bench.wait(SHORT).len(), 1, "{}", bench.log);
+    }
 }
 
 #[test]
@@ -193,9 +266,11 @@ fn a_pool_that_another_owner_has_taken_meanwhile_is_not_taken_back() {
 fn a_pool_closes_while_its_drive_is_disconnected_and_reports_it() {
     let mut bench = Bench::new();
     bench.written(0);
+    assert!(!bench.tenant().ends_commands_at_close());
     bench.stop_server();
     bench.wait(SHORT);
     let write = bench.write(8);
+    assert!(bench.tenant().ends_commands_at_close(), "a server does not wait for it");
     let now = bench.ring.now();
     bench.tenant().close(now);
     let ended = bench.wait(SHORT);

@@ -26,6 +26,9 @@ pub struct PoolReport {
     /// The connection to its drive is lost, and is being made again: hosts wait.
     #[serde(default)]
     pub is_disconnected: bool,
+    /// What its drive's server has is not the pool as it was left: hosts wait.
+    #[serde(default)]
+    pub is_drive_refused: bool,
     /// Another server has taken the pool over: commands of its hosts fail here.
     #[serde(default)]
     pub is_taken_over: bool,
@@ -171,6 +174,7 @@ impl PoolReport {
             is_read_only: pool.is_read_only(),
             is_reopening: activity.is_reopening,
             is_disconnected: false,
+            is_drive_refused: false,
             is_taken_over: false,
             lacks_space: activity.lacks_space,
             log_copies: pool.log_copies() as u32,
@@ -205,7 +209,12 @@ impl PoolReport {
                 "taken over by another server: its hosts get errors here. Stop this server, and connect them to the other one",
             ),
             (
-                self.is_disconnected,
+                self.is_drive_refused,
+                "the drive's server has an older copy or another drive: hosts wait. Start it with the right one; the log says what \
+                 is missing",
+            ),
+            (
+                self.is_disconnected && !self.is_drive_refused,
                 "the connection to the drive is lost: hosts wait. Start the server of the drive again; the pool reconnects",
             ),
             (

@@ -131,6 +131,7 @@ impl OpenPool {
         PoolReport {
             scheduler: self.device.drive().scheduler().map(str::to_owned),
             is_disconnected: self.phase == Phase::Lost,
+            is_drive_refused: self.phase == Phase::Lost && self.reconnect.is_refused(),
             is_taken_over: self.ownership.is_taken(),
             ..PoolReport::of(self.pool(), activity, self.drive_geometry(), self.directory.drive())
         }
@@ -145,6 +146,11 @@ impl OpenPool {
     /// Whether it takes commands, now or once its drive is connected again.
     pub(super) fn is_open(&self) -> bool {
         matches!(self.phase, Phase::Open | Phase::Lost)
+    }
+
+    /// Whether the connection to the drive is lost: commands wait, maybe for ever.
+    pub(super) fn is_lost(&self) -> bool {
+        self.phase == Phase::Lost
     }
 
     /// Whether a namespace is in use.

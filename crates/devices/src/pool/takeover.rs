@@ -54,10 +54,10 @@ impl PoolDrive {
                 return Err(undo(&mut directory, device, claimed, stayed_reserved, error, ring));
             }
             // If another takeover has preempted this one, its reservation stays.
-            device = still_own(&mut directory, device, ring)?;
+            device = still_own(&mut directory, device, ring).map_err(|error| begun(&directory, claimed, error))?;
         }
         poll_until(&mut device, ring.now() + LEASE, ring, |_| false)?;
-        let device = still_own(&mut directory, device, ring)?;
+        let device = still_own(&mut directory, device, ring).map_err(|error| begun(&directory, claimed, error))?;
         let taken_from = claimed.preempted.map(|holder| match had {
             true => FROM_HERE.to_owned(),
             false => directory.shown(&holder),
@@ -77,19 +77,23 @@ impl PoolDrive {
 fn take(directory: &mut PoolDirectory, options: TakeoverOptions, ring: &Ring) -> Result<MemberDevice, DriveError> {
     let stayed_reserved = directory.stays_reserved();
     let mut opened = open(directory, None, ring);
+    let mut preempted = None;
     for _ in 0..HOLDERS_MAX {
         let Err(error) = &opened else { break };
         let Some(holder) = error.holder else { break };
         must_preempt(directory, holder, options)?;
         // Saved before the holder is preempted: from then on the drive must stay reserved.
         directory.save_reserved(true)?;
+        preempted = Some(holder);
         opened = open(directory, Some(&holder), ring);
     }
-    let taken = match opened {
-        Ok(device) => reserved(directory, device, ring),
-        Err(error) => Err(error.holder.map_or(error, |holder| reserved_by(directory, holder))),
+    let taken = match (opened, preempted) {
+        (Ok(device), _) => reserved(directory, device, ring),
+        (Err(error @ DriveError { holder: None, .. }), Some(holder)) => Err(interrupted(directory, &holder, &error)),
+        (Err(error), _) => Err(error.holder.map_or(error, |holder| reserved_by(directory, holder))),
     };
-    let saved = directory.save_reserved(if taken.is_ok() { true } else { stayed_reserved });
+    let stays_reserved = stayed_reserved || taken.as_ref().map_or_else(|error| error.has_effect, |_| true);
+    let saved = directory.save_reserved(stays_reserved);
     match (taken, saved) {
         (Ok(device), Err(error)) => {
             leave_reserved(device, ring);
@@ -155,7 +159,7 @@ fn undo(
                     directory.shown(&holder),
                     why.message
                 );
-                return DriveError { message, ..error };
+                return DriveError { message, help: repeat(directory), has_effect: true, ..error };
             }
         },
         None => release(vec![device], ring),
@@ -191,6 +195,27 @@ fn still_own(directory: &mut PoolDirectory, mut device: MemberDevice, ring: &Rin
         ),
         holder,
     ))
+}
+
+/// The connection was lost after the takeover had preempted an owner, or may have.
+fn begun(directory: &PoolDirectory, claimed: Claimed, error: DriveError) -> DriveError {
+    match (claimed.preempted, error.holder) {
+        (Some(holder), None) => interrupted(directory, &holder, &error),
+        _ => error,
+    }
+}
+
+fn interrupted(directory: &PoolDirectory, holder: &Holder, error: &DriveError) -> DriveError {
+    let message = format!(
+        "the takeover was interrupted after it had begun to preempt {}, which may have stopped serving the pool: {}",
+        directory.shown(holder),
+        error.message
+    );
+    DriveError { has_effect: true, ..DriveError::new(message, repeat(directory)) }
+}
+
+fn repeat(directory: &PoolDirectory) -> String {
+    format!("repeat it once the server of the drive answers: zonda pool takeover {}", directory.path().display())
 }
 
 /// Polls a drive until a time, or until `is_done`.

@@ -8,7 +8,6 @@ use zonda_zoned::{Geometry, NamespaceId, Operation, Origin, Outcome, ReportFilte
 
 use super::{Op, Pool};
 use crate::limits::{COMMAND_TRIES_MAX, GROUP_WAIT_MAX};
-use crate::vzone::VZone;
 
 impl Pool {
     /// Whether a command that has failed so is sent again, and how often it will have been sent then.
@@ -118,20 +117,25 @@ impl Pool {
         }
     }
 
+    /// The last block of records of the log that is known to be durable.
+    pub(crate) fn durable_sequence(&self) -> u64 {
+        self.log.durable_sequence()
+    }
+
     /// A v-zone with fewer blocks than an earlier pool of the same drive had acknowledged, or with an
-    /// earlier reset, if there is one. Where that pool was changing a v-zone, nothing is certain.
+    /// earlier reset, if there is one. One that is offline now is not: its host gets errors.
     pub(crate) fn lacks(&self, before: &Pool) -> Option<(NamespaceId, ZoneIndex)> {
         let listed = before.namespaces.iter().filter(|(_, own)| own.is_listed && !own.is_leaving);
         for (id, own) in listed {
             let namespace = NamespaceId(*id);
-            let Some(found) = self.namespaces.get(id) else { return Some((namespace, ZoneIndex(0))) };
+            let found = self.namespaces.get(id).filter(|found| found.record.uuid == own.record.uuid);
+            let Some(found) = found else { return Some((namespace, ZoneIndex(0))) };
             for (zone, vzone) in (0..).map(ZoneIndex).zip(&own.vzones) {
-                let is_uncertain = vzone.busy.is_some() || vzone.is_offline || vzone.is_damaged;
-                let is_there = |found: &VZone| {
-                    found.generation >= vzone.generation
-                        && (found.generation > vzone.generation || found.written >= vzone.written)
+                let is_uncertain = vzone.is_offline || vzone.is_damaged;
+                let holds = match found.vzones.get(zone.as_usize()) {
+                    Some(found) => found.is_offline || found.is_damaged || vzone.is_held_by(found),
+                    None => vzone.written == 0,
                 };
-                let holds = found.vzones.get(zone.as_usize()).map_or(vzone.written == 0, is_there);
                 if !is_uncertain && !holds {
                     return Some((namespace, zone));
                 }

@@ -151,11 +151,12 @@ impl Pool {
         let own = self.vzone(namespace, vzone);
         let groups = std::mem::take(&mut own.groups);
         let grants = std::mem::take(&mut own.grants);
+        let written_before = own.written;
         (own.issued, own.written, own.torn) = (0, 0, None);
         (own.is_finished, own.has_failed, own.is_ready, own.is_unmovable) = (false, false, false, false);
         own.lacks_space = false;
         own.extension.take_if(|_| !is_kept);
-        own.busy = Some(Busy::Reset { host, zones_left: zones.len() as u32, status: Status::Success });
+        own.busy = Some(Busy::Reset { host, zones_left: zones.len() as u32, status: Status::Success, written_before });
         drop(groups);
         for mut held in grants {
             self.repairs.remove(&(namespace, vzone));
@@ -174,7 +175,7 @@ impl Pool {
     pub(super) fn on_reset_recorded(&mut self, namespace: u32, vzone: u32, is_durable: bool) {
         let zones = self.leaving_zones.remove(&(namespace, vzone)).unwrap_or_default();
         let own = self.vzone(namespace, vzone);
-        let Some(Busy::Reset { zones_left, status, host }) = &mut own.busy else {
+        let Some(Busy::Reset { zones_left, status, host, .. }) = &mut own.busy else {
             unreachable!("the v-zone waits for its record")
         };
         let number = host.map(|(_, number)| number);

@@ -70,6 +70,13 @@ pub enum StartError {
         /// The last one that is known.
         known: u64,
     },
+    /// The drive that a pool was to continue on lacks records that were durable before.
+    LacksRecords {
+        /// The last block of records on the drive.
+        found: u64,
+        /// The last one that was durable.
+        known: u64,
+    },
     /// The drive that a pool was to continue on has fewer blocks than were acknowledged before.
     Lacks {
         /// A namespace that lacks blocks,
@@ -98,6 +105,11 @@ impl fmt::Display for StartError {
             StartError::OldCopy { found, known } => {
                 write!(f, "the drive is an old copy: the pool was opened {known} times, and the drive knows of {found}")
             }
+            StartError::LacksRecords { found, known } => write!(
+                f,
+                "the log of the pool ends with block {found}, and block {known} was written: the drive is an older copy, or \
+                 has lost a zone or what was in its cache"
+            ),
             StartError::Lacks { namespace, zone } => write!(
                 f,
                 "zone {} of namespace {namespace} lacks blocks that were acknowledged: the drive has lost power, or is an \
@@ -155,6 +167,8 @@ enum Step {
 #[derive(Debug)]
 pub struct Start {
     goal: Goal,
+    /// The last block of records that must be there.
+    sequence_min: u64,
     drive: Geometry,
     namespace: NamespaceId,
     kind: PayloadKind,
@@ -183,6 +197,7 @@ impl Start {
     pub(crate) fn seeded(goal: Goal, drive: Geometry, namespace: NamespaceId, kind: PayloadKind, bug: Seeded) -> Start {
         Start {
             goal,
+            sequence_min: 0,
             drive,
             namespace,
             kind,
@@ -197,6 +212,12 @@ impl Start {
             outcome: None,
             bug,
         }
+    }
+
+    /// A pool that was open is opened again: it must have the records that were durable.
+    pub(crate) fn again_after(mut self, before: &Pool) -> Start {
+        self.sequence_min = before.durable_sequence();
+        self
     }
 
     /// The pool, or why there is none, once all was read.
@@ -348,6 +369,10 @@ impl Start {
         if self.step == Step::Log && is_quiet {
             let Goal::Mount { id, epoch_min } = self.goal else { unreachable!("a log is read to mount") };
             match self.log.replay(id, epoch_min, self.bug) {
+                Ok(found) if found.sequence < self.sequence_min => {
+                    let known = self.sequence_min;
+                    self.end(Err(StartError::LacksRecords { found: found.sequence, known }));
+                }
                 Ok(found) => {
                     self.found = Some(Box::new(found));
                     self.step = Step::Headers;

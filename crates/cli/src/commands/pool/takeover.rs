@@ -22,7 +22,7 @@ while no server uses it, so that a paused server is refused when it resumes. zon
 take it over again. The owner epoch counts these acquisitions: of two owners, the one with the higher epoch is the newer. --release \
 releases the reservation when the other server has stopped permanently.
 
-The exit code is 0 if zonda serve DIR can serve the pool, or with --release the drive was released; 2 if the takeover was refused.
+The exit code is 0 if zonda serve DIR can serve the pool, or with --release the drive was released; 1 if it was interrupted when the other server may already have lost the pool (repeat it); 2 if the takeover was refused, and nothing was taken over.
 
 A takeover is refused, and the previous reservation restored, if the drive does not have this pool, or has an older copy of it. A \
 server that was killed needs no takeover: when restarted from the same directory, it acquires its drive again. A server that uses a \
@@ -104,7 +104,10 @@ pub(super) fn run(args: &TakeoverArgs) -> Result<(), Failure> {
             error.help = remedies::in_directory(&error.help, &args.directory);
             error
         })
-        .map_err(|error| connect::failure_without(error, given, "make the drive reachable from here"))?;
+        .map_err(|error| match error.has_effect {
+            true => Failure::broken(error.message, error.help),
+            false => connect::failure_without(error, given, "make the drive reachable from here"),
+        })?;
     if args.json {
         return print_json(&report);
     }
