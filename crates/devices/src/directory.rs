@@ -288,6 +288,8 @@ fn cannot_open(directory: &Path, file: &Path, error: &io::Error) -> DriveError {
             format!("there is no image in {shown}"),
             if is_vacant(directory) {
                 format!("create one: zonda drive create {shown}")
+            } else if directory.join(crate::pool::POOL_FILE).is_file() {
+                format!("it is the directory of a pool: zonda pool show {shown} names its drive")
             } else if is_left_of_volume(directory) {
                 format!(
                     "this was the directory of a volume whose volume.toml is missing: zonda volume import {shown} --members, \
