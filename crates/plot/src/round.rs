@@ -24,9 +24,12 @@ pub(crate) fn round_down(value: f64) -> f64 {
         .unwrap_or(value)
 }
 
-/// Decimals that a multiple of `step` needs.
+/// Most decimals of a label: more digits are those of a value that is zero for a reader.
+const DECIMALS_MAX: usize = 12;
+
+/// Decimals that a multiple of `step` needs, up to a limit.
 pub(crate) fn decimals_of(step: f64) -> usize {
-    (-step.log10().floor()).max(0.0) as usize
+    ((-step.log10().floor()).max(0.0) as usize).min(DECIMALS_MAX)
 }
 
 /// `1,500`, `-0.25`.
@@ -62,6 +65,8 @@ mod tests {
     #[test]
     fn a_label_has_the_digits_of_its_step() {
         assert_eq!([value_label(-1500.0, 0), value_label(-0.0, 0), value_label(0.25, 2)], ["-1,500", "0", "0.25"]);
+        assert_eq!([0.25, 1.0, 1e-320, 0.0, f64::INFINITY].map(decimals_of), [1, 0, 12, 12, 0]);
+        assert_eq!(value_label(1e-320, decimals_of(1e-320)), "0.000000000000");
         assert_eq!([200.0, 5e3, 2e6, 1e9].map(latency_label), ["200 ns", "5 us", "2 ms", "1 s"]);
     }
 }
