@@ -146,3 +146,81 @@ fn host_writes_are_programmed_once() {
         assert_eq!(counters.erases, 0, "{drive}: nothing was reset");
     }
 }
+
+/// A load on a drive, drawn at random.
+struct Load {
+    drive: &'static str,
+    zones: u64,
+    block: &'static str,
+    queue_depth: u64,
+    writers: u64,
+    seed: u64,
+}
+
+impl Load {
+    fn draw(prng: &mut Prng) -> Load {
+        let all = drives();
+        let (drive, zones) = all[prng.below(all.len() as u64) as usize];
+        Load {
+            drive,
+            zones: 1 + prng.below(zones),
+            block: ["4 KiB", "8 KiB", "16 KiB", "32 KiB", "64 KiB"][prng.below(5) as usize],
+            queue_depth: 1 + prng.below(64),
+            writers: 1 + prng.below(6),
+            seed: prng.below(1 << 32),
+        }
+    }
+
+    /// The jobs, with `depth_factor` times the queue depth, and these writers beside them.
+    fn jobs(&self, depth_factor: u64, writers_beside: u64) -> String {
+        let reader = reader(self.zones, self.block, self.queue_depth * depth_factor);
+        match writers_beside {
+            0 => reader,
+            count => reader + &writers(self.zones, count, "64 KiB", 2),
+        }
+    }
+
+    fn reads(&self, depth_factor: u64, writers_beside: u64) -> (String, KindResult) {
+        let text = format!(
+            "[drive]\nprofile = \"{}\"\n[run]\nseed = {}\ntime = \"200 ms\"\nramp = \"20 ms\"\n{}",
+            self.drive,
+            self.seed,
+            self.jobs(depth_factor, writers_beside)
+        );
+        let experiment = Experiment::parse(&text, &PROFILES).unwrap_or_else(|error| panic!("{error}\n{text}"));
+        let result = of(&experiment.run(&mut |_| {}), 0, RequestKind::Read);
+        (text, result)
+    }
+}
+
+fn statements_hold_for(load: &Load) {
+    let (text, alone) = load.reads(1, 0);
+    let outstanding = alone.iops * (alone.latency.mean_ns as f64) / 1e9;
+    let error = (outstanding / load.queue_depth as f64 - 1.0).abs();
+    assert!(error < 0.06, "{outstanding:.2} commands outstanding on average; the job file:\n{text}");
+    let (text, deeper) = load.reads(2, 0);
+    let least = |what: &str, it: f64, of: f64, text: &str| {
+        assert!(it >= of * SLACK, "{what} is {it}, and {of} with a smaller load; the job file:\n{text}");
+    };
+    least("mean latency", deeper.latency.mean_ns as f64, alone.latency.mean_ns as f64, &text);
+    least("IOPS", deeper.iops, alone.iops, &text);
+    let (text, beside) = load.reads(1, load.writers);
+    least("mean latency beside writers", beside.latency.mean_ns as f64, alone.latency.mean_ns as f64, &text);
+    assert!(beside.iops <= alone.iops / SLACK, "{} IOPS beside writers, {} alone:\n{text}", beside.iops, alone.iops);
+}
+
+#[test]
+fn the_statements_hold_for_random_loads() {
+    let mut prng = Prng::new(22).fork("random loads");
+    (0..3).for_each(|_| statements_hold_for(&Load::draw(&mut prng)));
+}
+
+/// Each run draws other loads; a failure prints the job file.
+#[test]
+#[ignore = "soak"]
+#[expect(clippy::disallowed_types, reason = "a long test draws other loads each time")]
+fn soak_the_statements_hold_for_random_loads() {
+    let now = std::time::SystemTime::now().duration_since(std::time::UNIX_EPOCH).expect("the clock is right");
+    let mut prng = Prng::new(now.as_nanos() as u64).fork("random loads");
+    (0..150).for_each(|_| statements_hold_for(&Load::draw(&mut prng)));
+}
