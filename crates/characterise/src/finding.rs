@@ -52,7 +52,7 @@ impl Part {
             Part::Writes | Part::Appends => 8,
             Part::Zones => 12,
             // A finish may take a second, and beside others several.
-            Part::Interference => 50,
+            Part::Interference => 60,
             Part::Schedulers => 4,
         }
     }

@@ -51,6 +51,15 @@ pub fn zonda_toml(report: &Report, served: &Served) -> String {
         }
         lines.concat()
     };
+    let (conventional, zones) = (report.limits.conventional_zones, report.drive.zone_count);
+    if conventional > 0 && conventional < zones {
+        let _ = write!(
+            text,
+            "\n# {conventional} of the {zones} zones are conventional. NVMe has no namespace with both kinds of zones:\n# \
+             zonda serve refuses this drive.\n"
+        );
+        return text;
+    }
     let drive = match source {
         Source::Image(path) => format!("  image = {}\n", quoted(path)),
         Source::Profile(name) => format!("  memory = {{ profile = {} }}\n  timing = \"profile\"\n", quoted(name)),
@@ -178,6 +187,18 @@ mod tests {
         let source = Source::Device("/dev/nvme0n1".to_owned());
         let text = zonda_toml(&report, &Served { source, has_groups: false });
         assert!(text.ends_with("  scheduler = \"ezns\"\n"), "{text}");
+    }
+
+    #[test]
+    fn a_drive_with_both_kinds_of_zones_is_not_configured_because_no_server_accepts_it() {
+        let mut report = report(Vec::new());
+        report.limits.conventional_zones = 3;
+        let text = zonda_toml(&report, &served(Source::Device("/dev/sda".to_owned())));
+        assert!(text.lines().all(|line| line.is_empty() || line.starts_with('#')), "{text}");
+        assert!(text.contains("# 3 of the 8 zones are conventional."), "{text}");
+        report.limits.conventional_zones = report.drive.zone_count;
+        let text = zonda_toml(&report, &served(Source::Device("/dev/sda".to_owned())));
+        assert!(text.contains("\n  device = \"/dev/sda\"\n"), "{text}");
     }
 
     #[test]

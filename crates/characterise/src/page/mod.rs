@@ -161,7 +161,9 @@ fn figures(charts: &[Chart]) -> String {
 }
 
 fn settings(report: &Report, served: &Served) -> String {
+    let conventional = report.limits.conventional_zones;
     let file = match served.source {
+        _ if conventional > 0 && conventional < report.drive.zone_count => "",
         Source::Image(_) | Source::Profile(_) | Source::Device(_) => {
             "<p>A server with this drive; the file is beside this page.</p>\n"
         }

@@ -1,7 +1,7 @@
 //! The I/O schedulers beside each other: readers beside writers.
 
 use zonda_plot::text::{duration, escape, mebibytes, rate};
-use zonda_plot::{Axis, Chart, Form, LOOKS, Point, Series, Size};
+use zonda_plot::{Axis, Chart, Form, LOOKS, Look, Point, Series, Size};
 
 use crate::choice::{Compared, choice, compared_schedulers};
 use crate::limits::SCHEDULER_THROUGHPUT_MIN;
@@ -31,13 +31,15 @@ pub(super) fn table(report: &Report) -> String {
     format!(
         "<p>The same load behind each scheduler of a server: {}, beside {}. The rule takes the lowest p99 of reads among \
          the schedulers whose throughput, of reads and writes together, is at least {} of the best, and the simpler one \
-         of two that are nearly equal.</p>\n<div class=\"scroll\" tabindex=\"0\" role=\"region\" \
+         of two that are nearly equal. All but none release at most {} commands to the drive: beside so many writes, reads may \
+         wait for one of these slots.</p>\n<div class=\"scroll\" tabindex=\"0\" role=\"region\" \
          aria-label=\"Schedulers\"><table class=\"numbers\">\n<thead><tr><th></th><th colspan=\"3\">reads</th>\
          <th colspan=\"3\">writes</th><th>together</th><th></th></tr>\n<tr><th></th>{head}{head}<th>MiB/s</th><th></th>\
          </tr></thead>\n<tbody>\n{rows}</tbody>\n</table></div>\n",
         escape(&first.read.words()),
         escape(&first.write.words()),
-        zonda_plot::text::percent(SCHEDULER_THROUGHPUT_MIN)
+        zonda_plot::text::percent(SCHEDULER_THROUGHPUT_MIN),
+        zonda_sched::limits::IN_FLIGHT_MAX
     )
 }
 
@@ -51,11 +53,12 @@ pub(super) fn charts(report: &Report) -> Vec<Chart> {
     let mebibytes = |figures: &Figures| figures.bytes_per_second / f64::from(1 << 20);
     let reads: Bars<'_> = ("reads", &|compared| milliseconds(&compared.reads));
     let writes: Bars<'_> = ("writes", &|compared| milliseconds(&compared.writes));
-    let throughputs: [Bars<'_>; 2] =
-        [("reads", &|compared| mebibytes(&compared.reads)), ("writes", &|compared| mebibytes(&compared.writes))];
+    let read: Bars<'_> = ("reads", &|compared| mebibytes(&compared.reads));
+    let written: Bars<'_> = ("writes", &|compared| mebibytes(&compared.writes));
+    let throughputs = [(LOOKS[0], read), (LOOKS[1], written)];
     vec![
-        chart("schedulers-reads", "p99 of reads", "p99 (ms)", &compared, &[reads]),
-        chart("schedulers-writes", "p99 of writes", "p99 (ms)", &compared, &[writes]),
+        chart("schedulers-reads", "p99 of reads", "p99 (ms)", &compared, &[(LOOKS[0], reads)]),
+        chart("schedulers-writes", "p99 of writes", "p99 (ms)", &compared, &[(LOOKS[1], writes)]),
         chart("schedulers-throughput", "Throughput", "bandwidth (MiB/s)", &compared, &throughputs),
     ]
 }
@@ -63,18 +66,18 @@ pub(super) fn charts(report: &Report) -> Vec<Chart> {
 /// The name of a series, and its value of a scheduler.
 type Bars<'a> = (&'a str, &'a dyn Fn(&Compared) -> f64);
 
-fn chart(id: &str, title: &str, unit: &str, compared: &[Compared], bars: &[Bars<'_>]) -> Chart {
-    let values = bars.iter().flat_map(|(_, value)| compared.iter().map(value));
+fn chart(id: &str, title: &str, unit: &str, compared: &[Compared], bars: &[(Look, Bars<'_>)]) -> Chart {
+    let values = bars.iter().flat_map(|(_, (_, value))| compared.iter().map(value));
     let most = values.fold(0.0, f64::max);
     let names = Axis::names("scheduler", compared.iter().map(|compared| compared.scheduler.name()));
     let mut chart = Chart::new(id, title, names, Axis::linear(unit, most, 5));
     chart.size = Size { width: 420, height: 240 };
-    for ((name, value), look) in bars.iter().zip(LOOKS) {
+    for (look, (name, value)) in bars {
         let points = compared.iter().enumerate().map(|(place, compared)| Point::new(place as f64, value(compared)));
-        chart.series.push(Series::new(*name, look, Form::Bars, points));
+        chart.series.push(Series::new(*name, *look, Form::Bars, points));
     }
     let words = compared.iter().map(|compared| {
-        let of = bars.iter().map(|(name, value)| format!("{name} {}", zonda_plot::text::number(value(compared))));
+        let of = bars.iter().map(|(_, (name, value))| format!("{name} {}", zonda_plot::text::number(value(compared))));
         format!("{}: {}.", compared.scheduler, of.collect::<Vec<_>>().join(", "))
     });
     chart.description = words.collect::<Vec<_>>().join(" ");
