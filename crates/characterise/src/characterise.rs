@@ -1,13 +1,14 @@
 //! The measurement: parts one after the other, each within its share of the time.
 
 use zonda_profiler::{GroupTable, Profiler, ProfilerConfig, ProfilerEvent, ReportFailed, Strategy};
+use zonda_sched::ZoneGroups;
 use zonda_zoned::{Duration, Instant, NamespaceId, Prng};
 
 use crate::finding::Finding;
-use crate::limits::{FINISH_RUN_MAX, RUN_MAX, RUN_MIN};
+use crate::limits::{FINISH_RUN_MAX, RUN_MAX, RUN_MIN, SCHEDULER_RUN_MAX};
 use crate::plan::{Run, Shape};
 use crate::zones::Zones;
-use crate::{Kind, Load, Missing, Part, Subject, managed, runs};
+use crate::{Kind, Missing, Part, Subject, managed, runs, scheduler};
 
 /// What to measure.
 #[derive(Clone, Debug)]
@@ -88,6 +89,16 @@ pub fn characterise(
     options: &Options,
     observe: &mut dyn FnMut(&Progress) -> Control,
 ) -> Result<Characterisation, ReportFailed> {
+    characterise_parts(subject, options, &Part::ALL, observe)
+}
+
+/// The same with these parts alone, for tests of a part.
+pub(crate) fn characterise_parts(
+    subject: &mut dyn Subject,
+    options: &Options,
+    parts: &[Part],
+    observe: &mut dyn FnMut(&Progress) -> Control,
+) -> Result<Characterisation, ReportFailed> {
     let started_at = subject.parts().1.now();
     let zones = Zones::choose(subject, Duration(options.budget.0 / 20));
     let work = Work {
@@ -100,8 +111,9 @@ pub fn characterise(
         observe,
         is_stopped: false,
         findings: Vec::new(),
+        zone_groups: None,
     };
-    work.run()
+    work.run(parts)
 }
 
 /// A characterisation in progress.
@@ -115,17 +127,19 @@ pub(crate) struct Work<'a> {
     budget: Duration,
     is_stopped: bool,
     pub(crate) findings: Vec<Finding>,
+    /// The conflict groups, if zones have some.
+    pub(crate) zone_groups: Option<ZoneGroups>,
 }
 
 impl Work<'_> {
-    fn run(mut self) -> Result<Characterisation, ReportFailed> {
-        let mut order = Part::ALL;
-        if !self.zones.fills.is_empty() && self.subject.readable().is_empty() {
+    fn run(mut self, parts: &[Part]) -> Result<Characterisation, ReportFailed> {
+        let mut order = parts.to_vec();
+        if order.len() > 1 && !self.zones.fills.is_empty() && self.subject.readable().is_empty() {
             // The zones of an empty drive have groups once they are filled for reads.
             order.swap(0, 1);
         }
         let (mut parts, mut groups) = (Vec::new(), None);
-        for (place, part) in order.into_iter().enumerate() {
+        for (place, &part) in order.iter().enumerate() {
             let begun_at = self.now();
             let weights: u64 =
                 order[place..].iter().filter(|part| self.is_possible(**part)).map(|part| part.weight()).sum();
@@ -135,7 +149,11 @@ impl Work<'_> {
             let reason = self.reason(part, left);
             if reason.is_none() {
                 match part {
-                    Part::Groups => groups = Some(self.measure_groups(time)?),
+                    Part::Groups => {
+                        let measured = self.measure_groups(time)?;
+                        self.zone_groups = scheduler::zone_groups(&measured.table);
+                        groups = Some(measured);
+                    }
                     Part::Zones => managed::measure(&mut self, begun_at + time),
                     _ => self.measure_part(part, begun_at + time),
                 }
@@ -229,8 +247,7 @@ impl Work<'_> {
         let shape = self.shape();
         let runs = shape.runs(part);
         for (place, run) in runs.iter().enumerate() {
-            let words = run.loads.iter().map(Load::words).collect::<Vec<_>>().join(" beside ");
-            if !self.goes_on(part, words) {
+            if !self.goes_on(part, run.words()) {
                 self.miss(run, &Missing::Interrupted);
                 continue;
             }
@@ -244,7 +261,11 @@ impl Work<'_> {
             // A short run is better than none, as long as there is time.
             let time = time.max(RUN_MIN);
             let is_slow = run.loads.iter().any(|load| load.kind == Kind::Finish);
-            let time = time.min(if is_slow { FINISH_RUN_MAX } else { RUN_MAX });
+            let time = time.min(match () {
+                () if is_slow => FINISH_RUN_MAX,
+                () if run.scheduler.is_some() => SCHEDULER_RUN_MAX,
+                () => RUN_MAX,
+            });
             if let Err(missing) = runs::measure(self, run, time) {
                 self.miss(run, &missing);
             }
@@ -256,7 +277,8 @@ impl Work<'_> {
             let beside = run.loads.get(1 - place.min(1)).filter(|_| run.loads.len() > 1).copied();
             // Of two equal loads one stands for both.
             if place == 0 || beside != Some(*load) {
-                self.findings.push(Finding::new(run.part, *load, beside, Err(missing.clone())));
+                let finding = Finding::new(run.part, *load, beside, Err(missing.clone()));
+                self.findings.push(finding.behind(run.scheduler));
             }
         }
     }

@@ -39,7 +39,8 @@ impl Report {
         let (mut compared, mut measured) = (0, Vec::new());
         for finding in &self.findings {
             let is_same = |other: &&Finding| {
-                (other.part, other.load, other.beside) == (finding.part, finding.load, finding.beside)
+                (other.part, other.load, other.beside, other.scheduler)
+                    == (finding.part, finding.load, finding.beside, finding.scheduler)
             };
             let Some(before) = older.findings.iter().find(is_same) else { continue };
             match (before.figures, finding.figures) {
@@ -48,7 +49,7 @@ impl Report {
                     measured.extend(figure_changes(finding, &old, &new));
                 }
                 (Some(_), None) if is_failure(finding) => measured.push(Change {
-                    subject: subject(finding),
+                    subject: finding.words(),
                     quantity: "result",
                     before: "measured".to_owned(),
                     after: finding.missing.as_ref().map(ToString::to_string).unwrap_or_default(),
@@ -71,13 +72,6 @@ fn is_failure(finding: &Finding) -> bool {
     matches!(finding.missing, Some(Failed(_) | NotSupported(_)))
 }
 
-fn subject(finding: &Finding) -> String {
-    match finding.beside {
-        Some(beside) => format!("{}, beside {}", finding.load.words(), beside.words()),
-        None => finding.load.words(),
-    }
-}
-
 fn figure_changes(finding: &Finding, old: &Figures, new: &Figures) -> Vec<Change> {
     let errors = (old.uncertainty * old.uncertainty + new.uncertainty * new.uncertainty).sqrt();
     let noise = CHANGE_MIN.max(CHANGE_ERRORS * errors);
@@ -89,7 +83,7 @@ fn figure_changes(finding: &Finding, old: &Figures, new: &Figures) -> Vec<Change
     let mut add = |quantity, before: f64, after: f64, noise, words: &dyn Fn(f64) -> String| {
         if is_change(before, after, noise) {
             changes.push(Change {
-                subject: subject(finding),
+                subject: finding.words(),
                 quantity,
                 before: words(before),
                 after: words(after),

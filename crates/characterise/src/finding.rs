@@ -3,7 +3,7 @@
 use serde::{Deserialize, Serialize};
 use zonda_workload::{KindResult, RequestKind};
 
-use crate::{Kind, Load};
+use crate::{Kind, Load, SchedulerName};
 
 /// A part of the characterisation, with its share of the time.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Serialize, Deserialize)]
@@ -21,12 +21,14 @@ pub enum Part {
     Zones,
     /// Operations beside each other.
     Interference,
+    /// Readers beside writers, behind each I/O scheduler.
+    Schedulers,
 }
 
 impl Part {
     /// All parts, in the order in which they are measured.
-    pub const ALL: [Part; 6] =
-        [Part::Groups, Part::Reads, Part::Writes, Part::Appends, Part::Zones, Part::Interference];
+    pub const ALL: [Part; 7] =
+        [Part::Groups, Part::Reads, Part::Writes, Part::Appends, Part::Zones, Part::Interference, Part::Schedulers];
 
     /// The name of the part.
     #[must_use]
@@ -38,6 +40,7 @@ impl Part {
             Part::Appends => "appends",
             Part::Zones => "zone management",
             Part::Interference => "interference",
+            Part::Schedulers => "schedulers",
         }
     }
 
@@ -49,7 +52,8 @@ impl Part {
             Part::Writes | Part::Appends => 8,
             Part::Zones => 12,
             // A finish may take a second, and beside others several.
-            Part::Interference => 50,
+            Part::Interference => 60,
+            Part::Schedulers => 4,
         }
     }
 
@@ -76,6 +80,8 @@ pub enum Missing {
     Interrupted,
     /// The drive has too few zones.
     TooFewZones,
+    /// The scheduler needs conflict groups, and none are known.
+    NoGroups,
     /// No command completed within the time.
     NoneCompleted,
     /// A command failed with this status.
@@ -91,6 +97,7 @@ impl std::fmt::Display for Missing {
             Missing::NoTime => f.write_str("not measured: the time was over"),
             Missing::Interrupted => f.write_str("not measured: interrupted"),
             Missing::TooFewZones => f.write_str("not measured: too few zones"),
+            Missing::NoGroups => f.write_str("not measured: no conflict groups of zones are known"),
             Missing::NoneCompleted => f.write_str("no command completed in the time"),
             Missing::Failed(status) => write!(f, "failed: {status}"),
         }
@@ -181,6 +188,9 @@ pub struct Finding {
     /// The load that ran beside it.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub beside: Option<Load>,
+    /// The I/O scheduler before the drive; absent where none was used.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub scheduler: Option<SchedulerName>,
     /// Throughput and latency.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub figures: Option<Figures>,
@@ -195,7 +205,24 @@ impl Finding {
             Ok(figures) => (Some(figures), None),
             Err(missing) => (None, Some(missing)),
         };
-        Finding { part, load, beside, figures, missing }
+        Finding { part, load, beside, scheduler: None, figures, missing }
+    }
+
+    pub(crate) fn behind(self, scheduler: Option<SchedulerName>) -> Finding {
+        Finding { scheduler, ..self }
+    }
+
+    /// What was run, in words.
+    #[must_use]
+    pub fn words(&self) -> String {
+        let mut words = self.load.words();
+        if let Some(beside) = self.beside {
+            words += &format!(", beside {}", beside.words());
+        }
+        if let Some(scheduler) = self.scheduler {
+            words += &format!(", scheduler {scheduler}");
+        }
+        words
     }
 }
 

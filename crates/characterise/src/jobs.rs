@@ -75,16 +75,25 @@ pub(crate) fn writes(
     let of_writer = 1 + bytes / writers as u64 / geometry.zone_capacity_bytes().max(1);
     let wanted = (writers as u64).saturating_mul(of_writer) as usize;
     let zones = take(free, wanted.min(most / writers.max(1) * writers))?;
-    if zones.len() < writers {
+    writers_in(place, load, zones, OnFull::Next)
+}
+
+/// Writes that last as long as the run: each writer has a zone, and resets it when it is full.
+pub(crate) fn lasting_writes(place: usize, load: &Load, free: &mut &[ZoneIndex], most: usize) -> Option<PlannedJob> {
+    let zones = take(free, most.min(load.zones as usize))?;
+    writers_in(place, load, zones, OnFull::Reset)
+}
+
+fn writers_in(place: usize, load: &Load, zones: Vec<ZoneIndex>, on_full: OnFull) -> Option<PlannedJob> {
+    if zones.len() < load.zones as usize {
         return None;
     }
-    let is_append = load.kind == Kind::Append;
-    let operation = if is_append { JobOperation::Append } else { JobOperation::Write };
+    let operation = if load.kind == Kind::Append { JobOperation::Append } else { JobOperation::Write };
     let mut spec = job(place, operation, zones.iter().map(|zone| zone.0).collect())?;
     spec.block_size = Some(unplaced(ByteSize(load.size_bytes)));
     spec.workers = Some(unplaced(load.zones));
-    spec.queue_depth = Some(unplaced(if is_append { load.queue_depth / load.zones } else { 1 }));
-    spec.on_full = Some(unplaced(OnFull::Next));
+    spec.queue_depth = Some(unplaced(load.queue_depth / load.zones));
+    spec.on_full = Some(unplaced(on_full));
     Some(PlannedJob { spec, fills: zones.iter().map(|zone| (*zone, Blocks::ZERO)).collect(), changes: zones })
 }
 

@@ -2,8 +2,8 @@
 //!
 //! [`characterise`] measures a [`Subject`] in parts, each within its share of a budget: conflict
 //! groups of zones ([`zonda_profiler`]), reads, writes and appends over size, depth and number of
-//! zones, latencies of zone management, and each pair of operations beside each other. The loads are
-//! jobs of [`zonda_workload`]. A [`Report`] has the figures, guidelines that named rules derive from
+//! zones, latencies of zone management, each pair of operations beside each other, and the I/O schedulers
+//! ([`zonda_sched`]) before a mixed load. The loads are jobs of [`zonda_workload`]. A [`Report`] has the figures, guidelines that named rules derive from
 //! them, and a configuration for the server; [`Report::changes`] compares it with an older one.
 //!
 //! ```text
@@ -20,6 +20,7 @@
 #![forbid(unsafe_code)]
 
 mod characterise;
+mod choice;
 mod compare;
 mod finding;
 mod fit;
@@ -36,6 +37,7 @@ mod plan;
 mod report;
 mod rules;
 mod runs;
+mod scheduler;
 mod settings;
 mod subject;
 #[cfg(test)]
@@ -43,6 +45,7 @@ mod tests;
 mod zones;
 
 pub use characterise::{Characterisation, Control, Groups, Options, PartSummary, Progress, characterise};
+pub use choice::{Compared, choice, compared_schedulers};
 pub use compare::{Change, Comparison};
 pub use finding::{Figures, Finding, Missing, Part};
 pub use fit::{FIT_PARAMETERS, fit_measurements};
@@ -52,5 +55,6 @@ pub use model::ModelSubject;
 pub use page::html;
 pub use report::{Conditions, DriveLimits, GroupSummary, Report, ReportError};
 pub use rules::Guideline;
-pub use settings::{Source, zonda_toml};
+pub use scheduler::SchedulerName;
+pub use settings::{GROUPS_FILE, Served, Source, zonda_toml};
 pub use subject::{PrepareFailed, Subject};

@@ -36,6 +36,23 @@ pub const MATRIX_READ_DEPTHS: [u32; 4] = [1, 4, 16, 64];
 pub const MATRIX_WRITERS: [u32; 4] = [1, 3, 5, 7];
 /// Depths of appends in the interference matrix.
 pub const MATRIX_APPEND_DEPTHS: [u32; 3] = [1, 3, 5];
+/// The size of requests in the comparison of schedulers.
+pub const SCHEDULER_SIZE_BYTES: u64 = 16 << 10;
+/// Outstanding reads in the comparison of schedulers.
+pub const SCHEDULER_READS: u32 = 64;
+/// Outstanding writes in the comparison of schedulers, of all writers together: more than a scheduler
+/// releases to the drive, so that commands wait for it.
+pub const SCHEDULER_WRITES: u32 = 512;
+/// Writers in the comparison of schedulers, each in a zone of its own.
+pub const SCHEDULER_WRITERS_MAX: u32 = 8;
+/// The longest run of a scheduler.
+pub const SCHEDULER_RUN_MAX: Duration = Duration::from_millis(500);
+/// A scheduler is recommended only if reads and writes together keep this share of the best
+/// throughput.
+pub const SCHEDULER_THROUGHPUT_MIN: f64 = 0.9;
+/// Rates to which reads, writes and appends are limited beside each other, in percent of their
+/// throughput alone.
+pub const MATRIX_RATES_PERCENT: [u32; 3] = [25, 50, 75];
 /// Zones that a characterisation resets and writes, at least: if fewer are empty, others lose their
 /// data.
 pub const SCRATCH_ZONES_MIN: usize = 64;
@@ -77,4 +94,5 @@ pub const DISTURBED: f64 = 0.8;
 pub const TAIL_DISTURBED: f64 = 2.0;
 
 const _: () = assert!(RUN_MIN.0 < RUN_MAX.0 && RUN_MAX.0 < FINISH_RUN_MAX.0, "a run has a shortest time");
+const _: () = assert!(SCHEDULER_WRITES as usize > zonda_sched::limits::IN_FLIGHT_MAX, "commands wait");
 const _: () = assert!(RAMP_PERCENT < 100, "a part of each run is measured");

@@ -84,19 +84,35 @@ pub struct Load {
     /// block).
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub fill_percent: Option<u32>,
+    /// The rate to which the load is limited, in percent of its throughput alone and without a limit.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub rate_percent: Option<u32>,
 }
 
 impl Load {
     /// Reads, writes or appends.
     #[must_use]
     pub fn of_data(kind: Kind, size_bytes: u64, queue_depth: u32, zones: u32) -> Load {
-        Load { kind, size_bytes, queue_depth, zones, fill_percent: None }
+        Load { kind, size_bytes, queue_depth, zones, fill_percent: None, rate_percent: None }
     }
 
     /// Commands that manage zones, one after the other.
     #[must_use]
     pub fn of_management(kind: Kind, fill_percent: u32) -> Load {
-        Load { kind, size_bytes: 0, queue_depth: 1, zones: 1, fill_percent: Some(fill_percent) }
+        Load { kind, size_bytes: 0, queue_depth: 1, zones: 1, fill_percent: Some(fill_percent), rate_percent: None }
+    }
+
+    /// The load without its limit on the rate.
+    #[must_use]
+    pub fn unlimited(self) -> Load {
+        Load { rate_percent: None, ..self }
+    }
+
+    /// The operation with the limit: `writes at 25% of their rate`.
+    #[must_use]
+    pub fn plural(&self) -> String {
+        let plural = self.kind.plural();
+        self.rate_percent.map_or_else(|| plural.to_owned(), |percent| format!("{plural} at {percent}% of their rate"))
     }
 
     /// The load in words: `8 KiB writes, 3 outstanding, 3 zones`.
@@ -109,7 +125,8 @@ impl Load {
         let plural = self.kind.plural();
         let size = round_bytes(self.size_bytes);
         let zones = counted(u64::from(self.zones), "zone");
-        format!("{plural} of {size}, {} outstanding, {zones}", self.queue_depth)
+        let rate = self.rate_percent.map_or_else(String::new, |percent| format!(", at {percent}% of their rate alone"));
+        format!("{plural} of {size}, {} outstanding, {zones}{rate}", self.queue_depth)
     }
 
     /// A short name within its kind: `8 KiB, depth 16`.

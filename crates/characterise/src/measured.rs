@@ -107,7 +107,8 @@ fn the_stored_report_of_the_real_drive_has_the_figures_of_the_data_set() {
     if std::env::var_os("ZONDA_UPDATE_GOLDEN").is_some() {
         println!("{}", expected.to_json());
     }
-    assert_eq!(Report::parse(text), Ok(expected), "ZONDA_UPDATE_GOLDEN=1 prints it");
+    // The debug output of a report is very long.
+    assert!(Report::parse(text) == Ok(expected), "ZONDA_UPDATE_GOLDEN=1 prints the report");
 }
 
 /// What an operation keeps beside another, of the model and of the drive.
@@ -117,9 +118,11 @@ fn the_model_keeps_what_the_real_drive_keeps() {
     let profile = Profile::parse(zonda_profiles::builtin_text("zn540").expect("built in")).expect("valid");
     let geometry = profile.geometry();
     let mut subject = crate::ModelSubject::new(profile, true, 1);
-    let options = crate::Options { budget: Duration::from_secs(60), seed: 1 };
-    // The other parts are not compared; they are measured because the run is that of a user.
-    let measured = crate::characterise(&mut subject, &options, &mut |_| crate::Control::Continue);
+    // The time that other parts leave of a minute.
+    let options = crate::Options { budget: Duration::from_secs(45), seed: 1 };
+    let parts = [Part::Interference];
+    let measured =
+        crate::characterise::characterise_parts(&mut subject, &options, &parts, &mut |_| crate::Control::Continue);
     let conditions = Conditions { target: "model:zn540".to_owned(), is_virtual: true, ..real.conditions.clone() };
     let measured = measured.expect("the model reports its zones");
     let model = Report::new(real.drive.clone(), DriveLimits::of(&geometry), conditions, measured);

@@ -3,19 +3,35 @@
 use zonda_zoned::Geometry;
 
 use crate::limits::{
-    DEPTHS, LARGE_SIZE_BYTES, MATRIX_APPEND_DEPTHS, MATRIX_READ_DEPTHS, MATRIX_SIZE_BYTES, MATRIX_WRITERS,
-    READS_OF_ZONE, SIZE_MAX_BYTES, SIZE_MIN_BYTES, WRITE_ZONES_MAX,
+    DEPTHS, LARGE_SIZE_BYTES, MATRIX_APPEND_DEPTHS, MATRIX_RATES_PERCENT, MATRIX_READ_DEPTHS, MATRIX_SIZE_BYTES,
+    MATRIX_WRITERS, READS_OF_ZONE, SCHEDULER_READS, SCHEDULER_SIZE_BYTES, SCHEDULER_WRITERS_MAX, SCHEDULER_WRITES,
+    SIZE_MAX_BYTES, SIZE_MIN_BYTES, WRITE_ZONES_MAX,
 };
-use crate::{Kind, Load, Part};
+use crate::{Kind, Load, Part, SchedulerName};
 
 /// Loads that run at the same time.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) struct Run {
     pub(crate) part: Part,
     pub(crate) loads: Vec<Load>,
+    /// The I/O scheduler before the drive, in the part that compares them.
+    pub(crate) scheduler: Option<SchedulerName>,
 }
 
 impl Run {
+    pub(crate) fn new(part: Part, loads: Vec<Load>) -> Run {
+        Run { part, loads, scheduler: None }
+    }
+
+    /// What is run, in words.
+    pub(crate) fn words(&self) -> String {
+        let loads = self.loads.iter().map(Load::words).collect::<Vec<_>>().join(" beside ");
+        match self.scheduler {
+            Some(scheduler) => format!("{loads}, scheduler {scheduler}"),
+            None => loads,
+        }
+    }
+
     /// The share of the time of its part.
     pub(crate) fn weight(&self) -> u64 {
         let is = |kind: Kind| self.loads.iter().any(|load| load.kind == kind);
@@ -75,11 +91,12 @@ impl Shape {
             Part::Writes => self.writes(),
             Part::Appends => self.appends(),
             Part::Interference => return self.interference(),
+            Part::Schedulers => return self.schedulers(),
             Part::Groups | Part::Zones => Vec::new(),
         };
         let mut runs: Vec<Run> = Vec::new();
         for load in loads {
-            let run = Run { part, loads: vec![load] };
+            let run = Run::new(part, vec![load]);
             // Curves share points.
             if !runs.contains(&run) {
                 runs.push(run);
@@ -146,12 +163,13 @@ impl Shape {
         loads.get(place.min(loads.len().saturating_sub(1))).copied()
     }
 
-    /// Each load alone, each pair of operations, and all loads beside resets and finishes.
+    /// Each load alone, each pair of operations, all loads beside resets and finishes, and reads and
+    /// writes beside each other of which one has a limited rate.
     fn interference(&self) -> Vec<Run> {
         let part = Part::Interference;
         let mut runs: Vec<Run> = Vec::new();
         let mut add = |loads: Vec<Load>| {
-            let run = Run { part, loads };
+            let run = Run::new(part, loads);
             if !runs.contains(&run) {
                 runs.push(run);
             }
@@ -176,7 +194,30 @@ impl Shape {
                 }
             }
         }
+        let pairs = [Kind::Write, Kind::Append].map(|kind| [(Kind::Read, kind), (kind, Kind::Read)]);
+        for (kind, limited) in pairs.into_iter().flatten() {
+            for percent in MATRIX_RATES_PERCENT {
+                if let (Some(load), Some(limited)) = (self.matrix_load(kind), self.matrix_load(limited)) {
+                    add(vec![load, Load { rate_percent: Some(percent), ..limited }]);
+                }
+            }
+        }
+        // Finishes may take longer than their time: what has no time then is among them.
+        runs.sort_by_key(|run| run.loads.iter().any(|load| load.kind == Kind::Finish));
         runs
+    }
+
+    /// The same readers and writers behind each scheduler. Their requests have one size, so that the
+    /// bytes of both can be added.
+    fn schedulers(&self) -> Vec<Run> {
+        let writers = self.write_zones.clamp(1, SCHEDULER_WRITERS_MAX);
+        let size = |kind| self.size(kind, SCHEDULER_SIZE_BYTES);
+        let loads = vec![
+            Load::of_data(Kind::Read, size(Kind::Read), SCHEDULER_READS, self.read_zones),
+            Load::of_data(Kind::Write, size(Kind::Write), SCHEDULER_WRITES / writers * writers, writers),
+        ];
+        let run = |scheduler| Run { part: Part::Schedulers, loads: loads.clone(), scheduler: Some(scheduler) };
+        SchedulerName::ALL.map(run).to_vec()
     }
 }
 
@@ -204,16 +245,48 @@ mod tests {
         let runs = shape().runs(Part::Interference);
         let pair = |first: Kind, second: Kind| {
             let is_pair = |run: &&Run| run.loads.iter().map(|load| load.kind).eq([first, second]);
-            runs.iter().filter(is_pair).count()
+            let is_limited = |run: &&Run| run.loads.iter().any(|load| load.rate_percent.is_some());
+            runs.iter().filter(|run| !is_limited(run)).filter(is_pair).count()
         };
         assert_eq!((pair(Kind::Read, Kind::Write), pair(Kind::Write, Kind::Read)), (1, 0));
         assert_eq!((pair(Kind::Read, Kind::Finish), pair(Kind::Append, Kind::Reset)), (4, 3), "at all depths");
         for run in &runs {
             for load in &run.loads {
-                let is_alone = |other: &Run| other.loads == [*load];
+                let is_alone = |other: &Run| other.loads == [load.unlimited()];
                 assert!(runs.iter().any(is_alone), "{load:?} is not measured alone");
             }
             assert!(run.loads.iter().filter(|load| load.kind == Kind::Write).all(|load| load.zones < 3));
+        }
+    }
+
+    #[test]
+    fn reads_and_writes_are_also_measured_beside_each_other_at_limited_rates() {
+        let runs = shape().runs(Part::Interference);
+        let of = |run: &Run| Some((run.loads.first()?.kind, run.loads.get(1)?.kind, run.loads.get(1)?.rate_percent?));
+        let limited: Vec<_> = runs.iter().filter_map(of).collect();
+        let of = |kind, beside| [25, 50, 75].map(|percent| (kind, beside, percent));
+        let expected = [
+            of(Kind::Read, Kind::Write),
+            of(Kind::Write, Kind::Read),
+            of(Kind::Read, Kind::Append),
+            of(Kind::Append, Kind::Read),
+        ];
+        assert_eq!(limited, expected.concat());
+        assert!(runs.iter().all(|run| run.loads[0].rate_percent.is_none()));
+    }
+
+    #[test]
+    fn each_scheduler_has_the_same_load_of_which_a_part_must_wait() {
+        for write_zones in [1, 3, 100] {
+            let runs = Shape { write_zones, ..shape() }.runs(Part::Schedulers);
+            let schedulers: Vec<_> = runs.iter().filter_map(|run| run.scheduler).collect();
+            assert_eq!(schedulers, SchedulerName::ALL);
+            assert!(runs.iter().all(|run| run.loads == runs[0].loads));
+            let [read, write] = runs[0].loads[..] else { panic!("{:?}", runs[0]) };
+            assert_eq!((read.kind, read.zones, read.size_bytes), (Kind::Read, 5, write.size_bytes));
+            assert_eq!((write.kind, write.zones), (Kind::Write, write_zones.min(8)));
+            assert_eq!(write.queue_depth % write.zones, 0, "each writer has as many outstanding as the others");
+            assert!(write.queue_depth as usize > zonda_sched::limits::IN_FLIGHT_MAX);
         }
     }
 

@@ -9,8 +9,11 @@ use crate::{Characterisation, Finding, Groups, Kind, Load, Part, PartSummary};
 
 /// The value of `format` in each file.
 const FORMAT: &str = "zonda-report";
-/// The version that this program writes and reads.
-const VERSION: u32 = 1;
+/// The version that this program writes.
+const VERSION: u32 = 2;
+/// The oldest version that it reads. Version 1 has no schedulers and no
+/// limited rates.
+const OLDEST_VERSION: u32 = 1;
 
 /// How the drive was measured.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
@@ -167,7 +170,7 @@ impl std::fmt::Display for ReportError {
         match self {
             ReportError::Malformed(reason) => write!(f, "not a report of zonda probe: {reason}"),
             ReportError::Version(version) => {
-                write!(f, "version {version} of a report; this program reads version {VERSION}")
+                write!(f, "version {version} of a report; this program reads versions {OLDEST_VERSION} to {VERSION}")
             }
             ReportError::Checksum => f.write_str("the report is damaged: its checksum is wrong"),
         }
@@ -227,7 +230,7 @@ impl Report {
         if head.format != FORMAT {
             return Err(ReportError::Malformed(format!("its format is \"{}\", not \"{FORMAT}\"", head.format)));
         }
-        if head.version != VERSION {
+        if !(OLDEST_VERSION..=VERSION).contains(&head.version) {
             return Err(ReportError::Version(head.version));
         }
         let mut report: Report = serde_json::from_str(text).map_err(malformed)?;
@@ -249,10 +252,10 @@ impl Report {
         self.findings.iter().filter(move |finding| finding.part == part)
     }
 
-    /// A load that ran alone in the interference matrix, and has figures.
+    /// A load that ran alone and without a limit in the interference matrix.
     #[must_use]
     pub fn alone(&self, load: &Load) -> Option<&Finding> {
-        self.of_part(Part::Interference).find(|finding| finding.load == *load && finding.beside.is_none())
+        self.of_part(Part::Interference).find(|finding| finding.load == load.unlimited() && finding.beside.is_none())
     }
 
     /// Throughput and p99 of a load beside another, relative to the load alone.
@@ -271,7 +274,7 @@ impl Report {
         let of = |kind: Kind| {
             // The load that ran beside all operations.
             let mut loads: Vec<(usize, Load)> = Vec::new();
-            for finding in pairs().filter(|finding| finding.load.kind == kind) {
+            for finding in pairs().filter(|finding| finding.load.kind == kind && finding.load.rate_percent.is_none()) {
                 match loads.iter_mut().find(|(_, load)| *load == finding.load) {
                     Some((count, _)) => *count += 1,
                     None => loads.push((1, finding.load)),
@@ -339,10 +342,21 @@ pub(crate) mod tests {
         let text = report.to_json();
         assert_eq!(Report::parse(&text), Ok(report));
         assert_eq!(Report::parse(&text.replace("10000.5", "20000.5")), Err(ReportError::Checksum));
-        assert_eq!(Report::parse(&text.replace("\"version\":1", "\"version\":9")), Err(ReportError::Version(9)));
+        assert_eq!(Report::parse(&text.replace("\"version\":2", "\"version\":9")), Err(ReportError::Version(9)));
         let other = Report::parse("{\"format\":\"zonda-groups\",\"version\":1}").expect_err("another file");
         assert!(other.to_string().contains("zonda-groups"), "{other}");
     }
+
+    #[test]
+    fn a_report_of_the_first_version_is_read() {
+        let text = include_str!("../measured/version-1.json");
+        assert!(text.contains("\"version\":1,"), "it stays as that version has written it");
+        let report = Report::parse(text).expect("its checksum is right");
+        assert!(report.findings.iter().all(|finding| finding.scheduler.is_none()));
+        assert!(report.findings.len() > 50, "{}", report.findings.len());
+        assert_eq!(Report::parse(&report.to_json()), Ok(report), "it is written again as it was read");
+    }
+
     #[test]
     fn a_stored_report_with_absurd_numbers_is_shown_without_a_panic() {
         let load = Load { fill_percent: Some(u32::MAX), ..Load::of_data(Kind::Finish, u64::MAX, u32::MAX, u32::MAX) };
@@ -359,7 +373,8 @@ pub(crate) mod tests {
         report.drive.zone_capacity_blocks = u64::MAX;
         report.drive.zone_count = u32::MAX;
         let stored = Report::parse(&report.to_json()).expect("its checksum is right");
-        let page = crate::html(&stored, &crate::Source::Profile(String::new()), Some(&stored));
+        let served = crate::Served { source: crate::Source::Profile(String::new()), has_groups: true };
+        let page = crate::html(&stored, &served, Some(&stored));
         assert!(page.contains("Interference"));
         assert!(!crate::fit_measurements(&stored).0.is_empty());
         assert!(stored.changes(&report).changes.is_empty());

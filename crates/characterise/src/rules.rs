@@ -20,7 +20,7 @@ pub struct Guideline {
 
 type Rule = (&'static str, fn(&Report) -> Option<String>);
 
-const RULES: [Rule; 14] = [
+const RULES: [Rule; 15] = [
     ("write-size", write_size),
     ("append-or-write", append_or_write),
     ("append-depth", append_depth),
@@ -35,6 +35,7 @@ const RULES: [Rule; 14] = [
     ("active-zones", active_zones),
     ("interference-throughput", interference_throughput),
     ("interference-tail", interference_tail),
+    ("scheduler", |report| crate::choice::guideline(report, |_| true)),
 ];
 
 /// The guidelines of all rules that the findings allow.

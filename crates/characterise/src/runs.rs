@@ -1,7 +1,8 @@
 //! One run of loads at the same time: zones are prepared, the load generator runs, and each load
 //! gets its figures.
 
-use zonda_config::unplaced;
+use zonda_config::{Rate, unplaced};
+use zonda_sched::{Policy, Scheduled};
 use zonda_workload::{JobResult, Plan, RequestKind, RunResult, Runner};
 use zonda_zoned::{Blocks, Duration, NamespaceId, Status, ZoneIndex};
 
@@ -9,6 +10,7 @@ use crate::characterise::Work;
 use crate::finding::{Figures, Finding, counted};
 use crate::jobs::{self, PlannedJob};
 use crate::plan::Run;
+use crate::scheduler::Borrowed;
 use crate::{Kind, Load, Missing, PrepareFailed};
 
 /// Zones that are reset in a run, at least.
@@ -26,7 +28,11 @@ const ZONES_LAST_PERCENT: u64 = 80;
 /// Why there are no figures of any of them.
 pub(crate) fn measure(work: &mut Work<'_>, run: &Run, time: Duration) -> Result<(), Missing> {
     let geometry = work.subject.geometry().clone();
-    let planned = planned(work, run, time).ok_or(Missing::TooFewZones)?;
+    let policy = match run.scheduler {
+        None => None,
+        Some(scheduler) => Some(scheduler.policy(work.zone_groups.as_ref()).ok_or(Missing::NoGroups)?),
+    };
+    let planned = planned(work, run, time)?;
     let time = time_of(work, run, &planned, time);
     if time < PAIR_MIN {
         return Err(Missing::TooFewZones);
@@ -41,7 +47,19 @@ pub(crate) fn measure(work: &mut Work<'_>, run: &Run, time: Duration) -> Result<
     work.subject.prepare(&fills).map_err(|error| of_preparation(&error))?;
     let payload = work.subject.payload();
     let (device, clock) = work.subject.parts();
-    let result = Runner::new(plan, payload, NamespaceId::FIRST).run_live(device, clock, &mut |_| {});
+    let runner = Runner::new(plan, payload, NamespaceId::FIRST);
+    let result = match policy {
+        None => runner.run_live(device, clock, &mut |_| {}),
+        Some(policy) => {
+            let scheduled = Scheduled::new(Borrowed(device), policy.scheduler());
+            // A server without a scheduler submits all commands that the drive accepts.
+            let mut scheduled = match policy {
+                Policy::None => scheduled.with_in_flight_max(usize::MAX),
+                _ => scheduled,
+            };
+            runner.run_live(&mut scheduled, clock, &mut |_| {})
+        }
+    };
     let changed: Vec<ZoneIndex> = planned.into_iter().flat_map(|job| job.changes).collect();
     work.subject.forget(&changed);
 
@@ -49,14 +67,15 @@ pub(crate) fn measure(work: &mut Work<'_>, run: &Run, time: Duration) -> Result<
         let beside = (run.loads.len() > 1).then(|| run.loads[1 - place]);
         // Of two equal loads one stands for both.
         if place == 0 || beside != Some(*load) {
-            work.findings.push(Finding::new(run.part, *load, beside, figures(&result, place, load.kind)));
+            let finding = Finding::new(run.part, *load, beside, figures(&result, place, load.kind));
+            work.findings.push(finding.behind(run.scheduler));
         }
     }
     Ok(())
 }
 
-/// The jobs of the loads, each with zones of its own; `None` if there are too few.
-fn planned(work: &Work<'_>, run: &Run, time: Duration) -> Option<Vec<PlannedJob>> {
+/// The jobs of the loads, each with zones of its own.
+fn planned(work: &Work<'_>, run: &Run, time: Duration) -> Result<Vec<PlannedJob>, Missing> {
     let geometry = work.subject.geometry();
     let mut free = &work.zones.write[..];
     let most = work.zones.write.len() / run.loads.len();
@@ -64,6 +83,7 @@ fn planned(work: &Work<'_>, run: &Run, time: Duration) -> Option<Vec<PlannedJob>
     for (place, load) in run.loads.iter().enumerate() {
         let job = match load.kind {
             Kind::Read => jobs::reads(place, load, &work.zones.read, geometry),
+            Kind::Write if run.scheduler.is_some() => jobs::lasting_writes(place, load, &mut free, most),
             Kind::Write | Kind::Append => jobs::writes(place, load, &mut free, most, time, geometry),
             Kind::Finish => jobs::finishes(place, &mut free, most, geometry),
             Kind::Reset => {
@@ -72,9 +92,27 @@ fn planned(work: &Work<'_>, run: &Run, time: Duration) -> Option<Vec<PlannedJob>
             }
             Kind::Open | Kind::Close => None,
         };
-        planned.push(job?);
+        let mut job = job.ok_or(Missing::TooFewZones)?;
+        if let Some(percent) = load.rate_percent {
+            job.spec.rate = Some(unplaced(rate(work, run, load, percent)?));
+        }
+        planned.push(job);
     }
-    Some(planned)
+    Ok(planned)
+}
+
+/// A rate in percent of the throughput of a load that was measured alone.
+fn rate(work: &Work<'_>, run: &Run, load: &Load, percent: u32) -> Result<Rate, Missing> {
+    let finding = alone(work, run, &load.unlimited()).ok_or(Missing::NoTime)?;
+    let figures = finding.figures.ok_or_else(|| finding.missing.clone().unwrap_or(Missing::NoTime))?;
+    let per_second = figures.per_second * f64::from(percent) / 100.0;
+    Ok(Rate::OperationsPerSecond((per_second as u64).max(1)))
+}
+
+/// The finding of a load that ran alone before.
+fn alone<'a>(work: &'a Work<'_>, run: &Run, load: &Load) -> Option<&'a Finding> {
+    let is_it = |finding: &&Finding| finding.part == run.part && finding.load == *load && finding.beside.is_none();
+    work.findings.iter().find(is_it)
 }
 
 /// Blocks of a zone that is so full.
@@ -119,11 +157,7 @@ fn time_of(work: &Work<'_>, run: &Run, planned: &[PlannedJob], time: Duration) -
         if !load.kind.is_management() {
             continue;
         }
-        let alone = work
-            .findings
-            .iter()
-            .find(|finding| finding.part == run.part && finding.load == *load && finding.beside.is_none());
-        if let Some(figures) = alone.and_then(|finding| finding.figures) {
+        if let Some(figures) = alone(work, run, load).and_then(|finding| finding.figures) {
             let lasts_ns = job.changes.len() as f64 / figures.per_second.max(1e-9) * 1e9;
             time = time.min(Duration((lasts_ns.min(1e18) as u64) * ZONES_LAST_PERCENT / 100));
         }

@@ -17,12 +17,17 @@ pub(crate) fn read(path: &Path, drive: Option<&DriveIdentity>) -> Result<ZoneGro
     let stored = StoredTable::parse(&text);
     let stored = stored.map_err(|error| ServeError::new(format!("{}: {error}", path.display()), MEASURE))?;
     if let Some(drive) = drive {
-        // A drive that was measured over the network has the address of its server there.
-        let serial = if stored.drive.serial.contains("://") { &stored.drive.serial } else { &drive.serial };
+        let serial = if is_place(&stored.drive.serial) { &stored.drive.serial } else { &drive.serial };
         let drive = DriveIdentity { serial: serial.clone(), ..drive.clone() };
         let checked = stored.check_drive(&drive);
         checked.map_err(|error| ServeError::new(format!("{}: {error}", path.display()), MEASURE))?;
     }
     let group = |zone| stored.table.group(ZoneIndex(zone)).map(|group| ConflictGroup(group.0));
     Ok(ZoneGroups::new((0..stored.drive.zone_count).map(group)))
+}
+
+/// Whether a table names the place of its drive in place of its serial number: the address of a
+/// server, a device file, or a profile.
+fn is_place(serial: &str) -> bool {
+    serial.contains("://") || serial.starts_with("/dev/") || serial.starts_with("model:")
 }

@@ -4,6 +4,7 @@ use zonda_plot::text::{count, number, round_bytes};
 use zonda_plot::{Axis, Chart, Form, LOOKS, Look, Point, Reference, Series, Size};
 
 use super::{matrix, title_of};
+use crate::limits::MATRIX_RATES_PERCENT;
 use crate::load::Kind;
 use crate::{Figures, Finding, Load, Part, Report, rules};
 
@@ -233,5 +234,46 @@ pub(super) fn interference(report: &Report) -> Vec<Chart> {
         chart.description = description(&chart);
         chart
     };
-    [Kind::Read, Kind::Write, Kind::Append].map(of).into_iter().collect()
+    let mut charts: Vec<Chart> = [Kind::Read, Kind::Write, Kind::Append].map(of).into_iter().collect();
+    charts.push(limited(report));
+    charts
+}
+
+/// The p99 of reads beside writes and appends of limited rates.
+fn limited(report: &Report) -> Chart {
+    let of_reads: Vec<(Load, Vec<&Finding>)> = matrix::limited_pairs(report)
+        .into_iter()
+        .filter(|(load, ..)| load.kind == Kind::Read)
+        .map(|(_, beside, findings)| (beside, findings))
+        .collect();
+    let limits: Vec<Option<u32>> = MATRIX_RATES_PERCENT.into_iter().map(Some).chain([None]).collect();
+    let series: Vec<(String, Vec<(f64, f64)>)> = of_reads
+        .iter()
+        .map(|(beside, findings)| {
+            let point = |finding: &&Finding| {
+                let limit = finding.beside?.rate_percent;
+                let place = limits.iter().position(|other| *other == limit)?;
+                Some((place as f64, finding.figures?.p99_ns as f64 / 1000.0))
+            };
+            (format!("beside {}", beside.kind.plural()), findings.iter().filter_map(point).collect())
+        })
+        .collect();
+    let most = series.iter().flat_map(|(_, points)| points).map(|(_, y)| *y).fold(0.0, f64::max);
+    let names = limits.iter().map(|limit| limit.map_or_else(|| "no limit".to_owned(), |percent| format!("{percent}%")));
+    let x = Axis::names("rate of writes or appends (of that alone)", names.collect::<Vec<_>>());
+    let title = "p99 of reads beside limited writes";
+    let mut chart = Chart::new("limited-reads", title, x, Axis::linear("p99 (us)", most, 5));
+    chart.size = Size { width: 420, height: 240 };
+    for ((name, points), look) in series.into_iter().zip(LOOKS) {
+        if !points.is_empty() {
+            let points = points.into_iter().map(|(x, y)| Point::new(x, y));
+            chart.series.push(Series::new(name, look, Form::Bars, points));
+        }
+    }
+    let alone = report.matrix_loads().into_iter().find(|load| load.kind == Kind::Read);
+    if let Some(figures) = alone.and_then(|load| report.alone(&load)?.figures) {
+        chart.references.push(Reference::line(figures.p99_ns as f64 / 1000.0, "alone"));
+    }
+    chart.description = description(&chart);
+    chart
 }

@@ -28,12 +28,11 @@ fn side_by_side(report: &Report, other: &Report) -> String {
         let is_same = |of: &&Finding| (of.load, of.beside) == (finding.load, finding.beside);
         let theirs = other.of_part(Part::Interference).find(is_same)?.figures?;
         let ours = finding.figures?;
-        let beside =
-            finding.beside.map_or_else(|| "alone".to_owned(), |beside| format!("beside {}", beside.kind.plural()));
+        let beside = finding.beside.map_or_else(|| "alone".to_owned(), |beside| format!("beside {}", beside.plural()));
         let shares = (share(report, finding), other.relative(&Finding { figures: Some(theirs), ..finding.clone() }));
         Some(format!(
             "<tr><th>{} <small>{}</small></th><td class=\"words\">{beside}</td>{}{}<td>{}</td></tr>\n",
-            finding.load.kind.plural(),
+            finding.load.plural(),
             escape(&finding.load.short()),
             cells(&ours, shares.0),
             cells(&theirs, shares.1.map(|(throughput, _)| throughput)),

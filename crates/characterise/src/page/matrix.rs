@@ -2,7 +2,7 @@
 
 use zonda_plot::text::{NOTHING, duration, escape, number, percent, rate};
 
-use crate::limits::{DISTURBED, TAIL_DISTURBED};
+use crate::limits::{DISTURBED, MATRIX_RATES_PERCENT, TAIL_DISTURBED};
 use crate::{Finding, Load, Part, Report};
 
 /// The matrix, and below it loads at several depths beside resets and finishes.
@@ -17,8 +17,9 @@ pub(super) fn tables(report: &Report) -> String {
         "<p>A row shows what is left of an operation beside the operation of the column: its throughput, as a share of \
          that alone, and by which factor its p99 grows.</p>\n\
          <div class=\"scroll\" tabindex=\"0\" role=\"region\" aria-label=\"Interference matrix\"><table class=\"numbers \
-         matrix\">\n<thead><tr><th></th><th>alone</th>{head}</tr></thead>\n<tbody>\n{rows}</tbody>\n</table></div>\n{}",
-        depths(report)
+         matrix\">\n<thead><tr><th></th><th>alone</th>{head}</tr></thead>\n<tbody>\n{rows}</tbody>\n</table></div>\n{}{}",
+        depths(report),
+        rates(report)
     )
 }
 
@@ -107,5 +108,52 @@ fn depths(report: &Report) -> String {
         "<h3>At several depths</h3>\n<div class=\"scroll\" tabindex=\"0\" role=\"region\" aria-label=\"At several \
          depths\"><table class=\"numbers\">\n<thead><tr><th></th><th colspan=\"2\">alone</th>{groups}</tr>\n<tr><th></th>\
          <th>IOPS</th><th>p99</th>{heads}</tr></thead>\n<tbody>\n{rows}</tbody>\n</table></div>\n"
+    )
+}
+
+/// Pairs of a load and one at each limit of its rate; the last one without a limit.
+pub(super) fn limited_pairs(report: &Report) -> Vec<(Load, Load, Vec<&Finding>)> {
+    let loads = report.matrix_loads();
+    let pairs = loads.iter().flat_map(|load| loads.iter().map(move |beside| (*load, *beside)));
+    let of = |(load, beside): (Load, Load)| {
+        let limits = MATRIX_RATES_PERCENT.iter().map(|percent| Load { rate_percent: Some(*percent), ..beside });
+        let findings: Vec<&Finding> =
+            limits.chain([beside]).filter_map(|limited| report.pair(&load, &limited)).collect();
+        (findings.len() > 1).then_some((load, beside, findings))
+    };
+    pairs.filter_map(of).collect()
+}
+
+/// Reads and writes beside each other, one of them at a limited rate.
+fn rates(report: &Report) -> String {
+    let row = |finding: &Finding| {
+        let beside = finding.beside?;
+        let other = report.pair(&beside, &finding.load).and_then(|finding| finding.figures);
+        let limit = beside.rate_percent.map_or_else(|| "no limit".to_owned(), |percent| format!("{percent}%"));
+        let (share, growth) = match report.relative(finding) {
+            Some((throughput, tail)) => (percent(throughput), format!("× {}", number(tail))),
+            None => (NOTHING.to_owned(), NOTHING.to_owned()),
+        };
+        Some(format!(
+            "<tr><th>{} <small>beside {}</small></th><td>{limit}</td><td>{}</td><td>{}</td><td>{}</td><td>{growth}</td>\
+             <td>{}</td></tr>\n",
+            finding.load.kind.plural(),
+            beside.kind.plural(),
+            finding.figures.map_or_else(|| NOTHING.to_owned(), |figures| rate(figures.per_second)),
+            escape(&share),
+            escape(&finding.figures.map_or_else(|| NOTHING.to_owned(), |figures| duration(figures.p99_ns))),
+            other.map_or_else(|| NOTHING.to_owned(), |figures| rate(figures.per_second)),
+        ))
+    };
+    let rows: String =
+        limited_pairs(report).iter().flat_map(|(_, _, findings)| findings).filter_map(|of| row(of)).collect();
+    if rows.is_empty() {
+        return rows;
+    }
+    format!(
+        "<h3>At rate limits</h3>\n<p>The load beside is limited to a share of its throughput alone.</p>\n\
+         <div class=\"scroll\" tabindex=\"0\" role=\"region\" aria-label=\"At rate limits\"><table class=\"numbers\">\n\
+         <thead><tr><th></th><th>limit</th><th>in a second</th><th>of alone</th><th>p99</th><th>p99 of alone</th>\
+         <th>beside, in a second</th></tr></thead>\n<tbody>\n{rows}</tbody>\n</table></div>\n"
     )
 }

@@ -5,18 +5,19 @@ mod charts;
 mod compared;
 mod groups;
 mod matrix;
+mod schedulers;
 mod tables;
 
 use zonda_plot::text::{bytes, count, counted, duration, escape};
 use zonda_plot::{Chart, Page};
 
 use crate::load::Kind;
-use crate::settings::{Source, zonda_toml};
+use crate::settings::{Served, Source, zonda_toml};
 use crate::{Part, Report};
 
 /// The page, with another report beside this one if there is one.
 #[must_use]
-pub fn html(report: &Report, source: &Source, other: Option<&Report>) -> String {
+pub fn html(report: &Report, served: &Served, other: Option<&Report>) -> String {
     let section = |id: &str, title: &str, body: String| {
         format!("<section aria-labelledby=\"{id}\">\n<h2 id=\"{id}\">{title}</h2>\n{body}</section>\n")
     };
@@ -39,7 +40,12 @@ pub fn html(report: &Report, source: &Source, other: Option<&Report>) -> String 
             reason(report, Part::Interference) + &matrix::tables(report) + &figures(&charts::interference(report)),
         ),
         section("groups", "Conflict groups", reason(report, Part::Groups) + &groups::picture(report)),
-        section("settings", "Recommended configuration", settings(report, source)),
+        section(
+            "schedulers",
+            "Schedulers",
+            reason(report, Part::Schedulers) + &schedulers::table(report) + &figures(&schedulers::charts(report)),
+        ),
+        section("settings", "Recommended configuration", settings(report, served)),
         section("all", "All figures", tables::parts(report) + &tables::all(report)),
     ]
     .concat();
@@ -154,12 +160,16 @@ fn figures(charts: &[Chart]) -> String {
     if drawn.is_empty() { String::new() } else { format!("<div class=\"plots\">\n{drawn}</div>\n") }
 }
 
-fn settings(report: &Report, source: &Source) -> String {
-    let file = match source {
-        Source::Image(_) | Source::Profile(_) => "<p>A server with this drive; the file is beside this page.</p>\n",
+fn settings(report: &Report, served: &Served) -> String {
+    let conventional = report.limits.conventional_zones;
+    let file = match served.source {
+        _ if conventional > 0 && conventional < report.drive.zone_count => "",
+        Source::Image(_) | Source::Profile(_) | Source::Device(_) => {
+            "<p>A server with this drive; the file is beside this page.</p>\n"
+        }
         Source::Remote(_) => "<p>The drive is served by another server; what follows belongs there.</p>\n",
     };
-    let text = escape(&zonda_toml(report, source));
+    let text = escape(&zonda_toml(report, served));
     format!("{file}<pre tabindex=\"0\" aria-label=\"zonda.toml\"><code>{text}</code></pre>\n")
 }
 

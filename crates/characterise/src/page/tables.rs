@@ -63,10 +63,7 @@ pub(super) fn all(report: &Report) -> String {
         .findings
         .iter()
         .map(|finding| {
-            let load = match finding.beside {
-                Some(beside) => format!("{}, beside {}", finding.load.words(), beside.words()),
-                None => finding.load.words(),
-            };
+            let load = finding.words();
             let cells = match (&finding.figures, &finding.missing) {
                 (Some(figures), _) => format!(
                     "<td>{}</td><td>{}</td><td>{}</td><td>{}</td><td>{}</td>",

@@ -46,6 +46,28 @@ fn the_groups_of_a_simulated_drive_are_shown_and_stored_as_they_are_printed() {
 }
 
 #[test]
+fn a_server_schedules_by_the_groups_of_a_simulated_drive() {
+    let directory = scratch("probe-scheduled");
+    output_in(
+        &directory,
+        &["probe", "--groups-only", "model:bae-small", "--sample", "64", "--out", "groups.json", "--quiet"],
+    );
+    let namespace = |profile: &str| {
+        format!(
+            "[server]\nlisten = [\"127.0.0.1:0\"]\n[[subsystem]]\nnqn = \"nqn.2026-01.io.zonda:a\"\n\
+             [[subsystem.namespace]]\nmemory = {{ profile = \"{profile}\" }}\nscheduler = \"interference\"\n\
+             groups = \"groups.json\"\n"
+        )
+    };
+    let write = |text: String| std::fs::write(directory.join("zonda.toml"), text).expect("the directory is writable");
+    write(namespace("bae-small"));
+    Server::start(&directory, &["--config", "zonda.toml"]).stop();
+    write(namespace("tiny"));
+    let refused = refused_in(&directory, &["serve", "--config", "zonda.toml"]);
+    assert!(refused.contains("groups.json"), "the table is of a drive with other zones: {refused}");
+}
+
+#[test]
 fn a_drive_of_large_zones_has_one_group() {
     let json = json_of(&["probe", "--groups-only", "model:zn540", "--json", "--quiet"]);
     assert_eq!(json["verdict"], "one-group");
@@ -81,13 +103,20 @@ fn a_simulated_drive_has_the_same_report_each_time() {
     assert_golden("probe_tiny.toml", &stored("zonda.toml"));
     let page = stored("report.html");
     assert!(!page.contains("<script") && !page.contains("http"), "it loads nothing from other servers");
-    for words in ["Guidelines", "Interference", "Recommended configuration", "Conflict groups"] {
+    for words in
+        ["Guidelines", "Interference", "At rate limits", "Schedulers", "Recommended configuration", "Conflict groups"]
+    {
         assert!(page.contains(words), "{words}");
     }
     let same = output_in(&directory, &["probe", "report/report.json", "--compare", "report/report.json"]);
     assert!(same.contains("no change beyond noise"), "{same}");
     let printed = output_in(&directory, &["probe", "report/report.json", "--json"]);
     assert_eq!(printed, json, "a stored report is printed again");
+    output_in(&directory, &["probe", "report/report.json", "--out", "again", "--quiet"]);
+    for name in ["report.html", "report.json", "groups.json", "zonda.toml"] {
+        let again = std::fs::read_to_string(directory.join("again").join(name)).expect("it was written");
+        assert!(again == stored(name), "{name} is written again as it was");
+    }
 }
 
 #[test]

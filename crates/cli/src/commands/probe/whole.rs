@@ -4,8 +4,8 @@ use std::io::{self, BufRead, IsTerminal, Write};
 use std::path::Path;
 
 use zonda_characterise::{
-    Characterisation, Conditions, Control, DriveLimits, LiveSubject, ModelSubject, Options, Progress as Step, Report,
-    Source, Subject, characterise, html, zonda_toml,
+    Characterisation, Conditions, Control, DriveLimits, GROUPS_FILE, LiveSubject, ModelSubject, Options,
+    Progress as Step, Report, Served, Source, Subject, characterise, html, zonda_toml,
 };
 use zonda_devices::Location;
 use zonda_profiler::{DriveIdentity, StoredTable};
@@ -23,7 +23,7 @@ use crate::{files, units, zone_map};
 /// Columns for the list of zones whose data will be lost.
 const ZONES_WIDTH: usize = 60;
 /// The files of a report.
-const FILES: [&str; 4] = ["report.html", "report.json", "groups.json", "zonda.toml"];
+const FILES: [&str; 4] = ["report.html", "report.json", GROUPS_FILE, "zonda.toml"];
 
 /// A report, and the table of conflict groups that belongs to it.
 struct Measured {
@@ -41,18 +41,20 @@ pub(super) fn run(args: &ProbeArgs) -> Result<(), Failure> {
     let measured = if Path::new(&args.drive).is_file() {
         let report = stored(Path::new(&args.drive))?;
         let source = source_of(&report.conditions.target)?;
-        Measured { report, groups: None, source }
+        let groups = stored_groups(Path::new(&args.drive), &report);
+        Measured { report, groups, source }
     } else {
         measure(args)?
     };
     let Measured { report, groups, source } = &measured;
     if let Some(directory) = &args.out {
-        files::write(directory, FILES[0], &html(report, source, older.as_ref()))?;
+        let served = Served { source: source.clone(), has_groups: groups.is_some() };
+        files::write(directory, FILES[0], &html(report, &served, older.as_ref()))?;
         files::write(directory, FILES[1], &report.to_json())?;
         if let Some(groups) = groups {
             files::write(directory, FILES[2], &groups.to_json())?;
         }
-        files::write(directory, FILES[3], &zonda_toml(report, source))?;
+        files::write(directory, FILES[3], &zonda_toml(report, &served))?;
     }
     let screen = Screen::of_stdout();
     match (older, args.json) {
@@ -80,6 +82,14 @@ fn stored(path: &Path) -> Result<Report, Failure> {
     })
 }
 
+/// The table of conflict groups beside a stored report, if it is that of the same drive.
+fn stored_groups(path: &Path, report: &Report) -> Option<StoredTable> {
+    let text = std::fs::read_to_string(path.with_file_name(GROUPS_FILE)).ok()?;
+    // Without the table another scheduler is recommended: what cannot be read is no error.
+    let stored = StoredTable::parse(&text).ok()?;
+    stored.check_drive(&report.drive).is_ok().then_some(stored)
+}
+
 fn source_of(target: &str) -> Result<Source, Failure> {
     // The file that names a path may be anywhere.
     let absolute = |path: &Path| std::path::absolute(path).unwrap_or_else(|_| path.to_owned()).display().to_string();
@@ -89,6 +99,7 @@ fn source_of(target: &str) -> Result<Source, Failure> {
     }
     Ok(match connect::location(target)? {
         Location::Image(path) => Source::Image(absolute(&path)),
+        Location::Device(path) => Source::Device(path.display().to_string()),
         other => Source::Remote(other.to_string()),
     })
 }
@@ -204,5 +215,80 @@ fn agree(
     match answer.trim().to_lowercase().as_str() {
         "y" | "yes" => Ok(()),
         _ => Err(Failure::input("aborted: nothing was changed", "omit --destructive to measure only reads")),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use zonda_characterise::{Figures, Finding, Kind, Load, Part, SchedulerName};
+    use zonda_exports::{ParseContext, SchedulerSpec, ServerPlan};
+
+    use super::*;
+
+    /// A report in which each scheduler has a shorter p99 than those before.
+    fn report() -> Report {
+        let geometry = Geometry::tiny();
+        let of = |(place, scheduler): (usize, SchedulerName)| {
+            let figures = Figures {
+                operations: 1000,
+                per_second: 1000.0,
+                bytes_per_second: 16_384_000.0,
+                mean_ns: 1,
+                p50_ns: 1,
+                p99_ns: 1_000_000 >> place,
+                max_ns: 1,
+                uncertainty: 0.0,
+            };
+            [Kind::Read, Kind::Write].map(|kind| Finding {
+                part: Part::Schedulers,
+                load: Load::of_data(kind, 16_384, 4, 4),
+                beside: None,
+                scheduler: Some(scheduler),
+                figures: Some(figures),
+                missing: None,
+            })
+        };
+        let measured = Characterisation {
+            findings: SchedulerName::ALL.into_iter().enumerate().flat_map(of).collect(),
+            groups: None,
+            parts: Vec::new(),
+            elapsed: Duration(1),
+            is_interrupted: false,
+        };
+        let conditions = Conditions {
+            target: "drive".to_owned(),
+            is_virtual: false,
+            is_destructive: true,
+            budget_ns: 1,
+            seed: 1,
+            made_at_unix_s: None,
+        };
+        Report::new(DriveIdentity::new("S", &geometry), DriveLimits::of(&geometry), conditions, measured)
+    }
+
+    #[test]
+    fn the_server_reads_the_configuration_whatever_the_drive_and_the_scheduler_are() {
+        let sources = [
+            Source::Image("/srv/a drive".to_owned()),
+            Source::Profile("zn540".to_owned()),
+            Source::Device("/dev/nvme0n1".to_owned()),
+        ];
+        for source in sources {
+            for (has_groups, expected) in [(true, SchedulerSpec::Interference), (false, SchedulerSpec::Ezns)] {
+                let text = zonda_toml(&report(), &Served { source: source.clone(), has_groups });
+                let read_file = |path: &str| Err(format!("{path} is not read"));
+                let context = ParseContext {
+                    base: Path::new("/etc/zonda"),
+                    builtin_profiles: zonda_profiles::BUILTIN,
+                    read_file: &read_file,
+                    read_key: &read_file,
+                };
+                let plan = ServerPlan::parse(&text, &context).unwrap_or_else(|error| panic!("{}\n{text}", error.error));
+                let namespace = &plan.subsystems[0].namespaces[0];
+                assert_eq!(namespace.scheduler, expected, "{text}");
+                let groups = has_groups.then(|| Path::new("/etc/zonda/groups.json"));
+                assert_eq!(namespace.groups.as_deref(), groups, "{text}");
+            }
+        }
     }
 }

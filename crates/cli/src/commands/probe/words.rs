@@ -1,6 +1,6 @@
 //! A report in words, for the terminal.
 
-use zonda_characterise::{Load, Part, Report};
+use zonda_characterise::{Load, Part, Report, choice, compared_schedulers};
 use zonda_plot::text::{NOTHING, number, percent, rate};
 
 use crate::output::Screen;
@@ -13,6 +13,7 @@ pub(super) fn text(report: &Report, screen: Screen) -> String {
     text += &parts(report, screen);
     text += &zone_management(report, screen);
     text += &interference(report, screen);
+    text += &schedulers(report, screen);
     text += "\nGuidelines:\n";
     if report.guidelines.is_empty() {
         text += "  too little was measured\n";
@@ -86,6 +87,7 @@ fn best(report: &Report, part: Part) -> String {
             }
             format!("{} MiB/s, {} IOPS", units::mib_per_second(bandwidth), rate(iops))
         }
+        Part::Schedulers => choice(report, |_| true).map_or_else(String::new, |chosen| chosen.scheduler.to_string()),
         Part::Zones | Part::Interference => String::new(),
     }
 }
@@ -122,6 +124,26 @@ fn interference(report: &Report, screen: Screen) -> String {
         table.row(&row);
     }
     format!("\nShare of the throughput alone, and growth of p99:\n{}", table.render(screen, 0))
+}
+
+/// Readers beside writers, behind each scheduler.
+fn schedulers(report: &Report, screen: Screen) -> String {
+    let compared = compared_schedulers(report);
+    let Some(first) = compared.first() else { return String::new() };
+    let mut table = Table::new(&["scheduler", ">reads/s", ">their p99", ">writes/s", ">their p99", ">MiB/s together"]);
+    for compared in &compared {
+        let (reads, writes) = (&compared.reads, &compared.writes);
+        table.row(&[
+            compared.scheduler.name().to_owned(),
+            rate(reads.per_second),
+            units::time(reads.p99_ns),
+            rate(writes.per_second),
+            units::time(writes.p99_ns),
+            units::mib_per_second(compared.bytes_per_second()),
+        ]);
+    }
+    let (readers, writers) = (first.read.words(), first.write.words());
+    format!("\nSchedulers: {readers}, beside {writers}\n{}", table.render(screen, 0))
 }
 
 fn cell(report: &Report, load: &Load, beside: &Load) -> String {
