@@ -20,6 +20,8 @@ const COMMANDS: usize = 160;
 pub(super) struct Base {
     pub(super) members: Vec<ReferenceDevice>,
     pub(super) written: History,
+    /// Members that may be missing or damaged.
+    pub(super) tolerance: usize,
 }
 
 pub(super) fn base(which: usize) -> &'static Base {
@@ -74,5 +76,5 @@ fn make(scheme: Scheme, metadata_bytes: u16, seed: u64) -> Base {
     }
     // The last writes may not have reached the members, as after a crash.
     let members = host.into_members().into_iter().flatten().collect();
-    Base { members, written: history }
+    Base { members, written: history, tolerance: usize::from(scheme.parity) }
 }
