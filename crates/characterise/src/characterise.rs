@@ -288,7 +288,13 @@ impl Work<'_> {
         let partial = self.zones.fills.iter().filter(|(_, blocks)| *blocks < geometry.zone_capacity_blocks).count();
         let open = geometry.max_open_zones.unwrap_or(u32::MAX).min(self.subject.active_max());
         let write_zones = open.saturating_sub(partial as u32).min(self.zones.write.len() as u32);
-        Shape { read_zones: self.zones.read.len() as u32, write_zones, reset_fill: self.reset_fill(), geometry }
+        let rates = [Part::Reads, Part::Writes].map(|part| {
+            let of_part = self.findings.iter().filter(|finding| finding.part == part);
+            let rates = of_part.filter_map(|finding| Some(finding.figures?.per_second));
+            rates.reduce(f64::max).unwrap_or(f64::INFINITY)
+        });
+        let read_zones = self.zones.read.len() as u32;
+        Shape { read_zones, write_zones, reset_fill: self.reset_fill(), rates, geometry }
     }
 
     /// Full zones, if enough of them can be filled for each run; otherwise zones with a part.

@@ -77,6 +77,15 @@ pub(crate) fn guideline(report: &Report, is_possible: impl Fn(SchedulerName) -> 
     }
     let share = chosen.bytes_per_second() / best.max(1.0);
     let none = compared.iter().find(|compared| compared.scheduler == SchedulerName::None);
+    if let Some(none) = none.filter(|none| none.reads.p99_ns <= chosen.reads.p99_ns) {
+        return Some(format!(
+            "Use the I/O scheduler {}: beside {beside} reads and writes together reach {} of the best throughput, without a \
+             scheduler only {}; the p99 of reads is {p99}.",
+            chosen.scheduler,
+            percent(share),
+            percent(none.bytes_per_second() / best.max(1.0))
+        ));
+    }
     let without =
         none.map_or_else(String::new, |none| format!(", not {} as without a scheduler", duration(none.reads.p99_ns)));
     Some(format!(
@@ -127,6 +136,19 @@ mod tests {
                         without a scheduler, and reads and writes together reach 95.0% of the best throughput.";
         assert_eq!(text, expected);
         assert_eq!(report.guidelines.last().map(|guideline| guideline.rule.as_str()), Some("scheduler"));
+    }
+
+    #[test]
+    fn without_a_scheduler_throughput_may_be_too_low() {
+        use SchedulerName::{Ezns, MqDeadline, None};
+        let report = of(&[
+            (None, 1_000_000, 20_000.0, 20_000.0),
+            (MqDeadline, 2_000_000, 50_000.0, 50_000.0),
+            (Ezns, 3_000_000, 50_000.0, 45_000.0),
+        ]);
+        let expected = "Use the I/O scheduler mq-deadline: beside 4 writers reads and writes together reach 100% of the best \
+                        throughput, without a scheduler only 40.0%; the p99 of reads is 2.00 ms.";
+        assert_eq!(guideline(&report, ANY).as_deref(), Some(expected));
     }
 
     #[test]

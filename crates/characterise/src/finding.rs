@@ -53,7 +53,7 @@ impl Part {
             Part::Zones => 12,
             // A finish may take a second, and beside others several.
             Part::Interference => 60,
-            Part::Schedulers => 4,
+            Part::Schedulers => 6,
         }
     }
 

@@ -38,11 +38,16 @@ pub const MATRIX_WRITERS: [u32; 4] = [1, 3, 5, 7];
 pub const MATRIX_APPEND_DEPTHS: [u32; 3] = [1, 3, 5];
 /// The size of requests in the comparison of schedulers.
 pub const SCHEDULER_SIZE_BYTES: u64 = 16 << 10;
-/// Outstanding reads in the comparison of schedulers.
+/// Outstanding reads in the comparison of schedulers, at most.
 pub const SCHEDULER_READS: u32 = 64;
-/// Outstanding writes in the comparison of schedulers, of all writers together: more than a scheduler
-/// releases to the drive, so that commands wait for it.
+/// Outstanding writes in the comparison of schedulers, of all writers together, at most: more than a
+/// scheduler releases to the drive, so that commands wait for it.
 pub const SCHEDULER_WRITES: u32 = 512;
+/// Slow drives get fewer: what they complete in this time, and at least one in so many of the above,
+/// which is more than the queue of a SATA disk has.
+pub const SCHEDULER_QUEUE_TIME: Duration = Duration::from_millis(100);
+/// See [`SCHEDULER_QUEUE_TIME`].
+pub const SCHEDULER_ONE_IN: u32 = 8;
 /// Writers in the comparison of schedulers, each in a zone of its own.
 pub const SCHEDULER_WRITERS_MAX: u32 = 8;
 /// The longest run of a scheduler.

@@ -4,8 +4,8 @@ use zonda_zoned::Geometry;
 
 use crate::limits::{
     DEPTHS, LARGE_SIZE_BYTES, MATRIX_APPEND_DEPTHS, MATRIX_RATES_PERCENT, MATRIX_READ_DEPTHS, MATRIX_SIZE_BYTES,
-    MATRIX_WRITERS, READS_OF_ZONE, SCHEDULER_READS, SCHEDULER_SIZE_BYTES, SCHEDULER_WRITERS_MAX, SCHEDULER_WRITES,
-    SIZE_MAX_BYTES, SIZE_MIN_BYTES, WRITE_ZONES_MAX,
+    MATRIX_WRITERS, READS_OF_ZONE, SCHEDULER_ONE_IN, SCHEDULER_QUEUE_TIME, SCHEDULER_READS, SCHEDULER_SIZE_BYTES,
+    SCHEDULER_WRITERS_MAX, SCHEDULER_WRITES, SIZE_MAX_BYTES, SIZE_MIN_BYTES, WRITE_ZONES_MAX,
 };
 use crate::{Kind, Load, Part, SchedulerName};
 
@@ -53,6 +53,8 @@ pub(crate) struct Shape {
     pub(crate) write_zones: u32,
     /// How full zones are that the interference matrix resets, in percent.
     pub(crate) reset_fill: u32,
+    /// The highest rates of reads and writes so far, in a second; infinite if none was measured.
+    pub(crate) rates: [f64; 2],
 }
 
 impl Shape {
@@ -212,13 +214,21 @@ impl Shape {
     fn schedulers(&self) -> Vec<Run> {
         let writers = self.write_zones.clamp(1, SCHEDULER_WRITERS_MAX);
         let size = |kind| self.size(kind, SCHEDULER_SIZE_BYTES);
+        let writes = outstanding(SCHEDULER_WRITES, self.rates[1]);
         let loads = vec![
-            Load::of_data(Kind::Read, size(Kind::Read), SCHEDULER_READS, self.read_zones),
-            Load::of_data(Kind::Write, size(Kind::Write), SCHEDULER_WRITES / writers * writers, writers),
+            Load::of_data(Kind::Read, size(Kind::Read), outstanding(SCHEDULER_READS, self.rates[0]), self.read_zones),
+            Load::of_data(Kind::Write, size(Kind::Write), writes / writers * writers, writers),
         ];
         let run = |scheduler| Run { part: Part::Schedulers, loads: loads.clone(), scheduler: Some(scheduler) };
         SchedulerName::ALL.map(run).to_vec()
     }
+}
+
+/// Outstanding requests in the comparison of schedulers: those of a slow drive must complete within the
+/// run. Powers of two, so that two reports of a drive mostly have the same.
+fn outstanding(most: u32, per_second: f64) -> u32 {
+    let in_time = per_second * SCHEDULER_QUEUE_TIME.0 as f64 / 1e9;
+    (in_time as u32).checked_next_power_of_two().unwrap_or(most).clamp(most / SCHEDULER_ONE_IN, most)
 }
 
 #[cfg(test)]
@@ -227,7 +237,7 @@ mod tests {
 
     fn shape() -> Shape {
         let geometry = Geometry { block_size_bytes: 4096, ..Geometry::tiny() };
-        Shape { geometry, read_zones: 5, write_zones: 3, reset_fill: 100 }
+        Shape { geometry, read_zones: 5, write_zones: 3, reset_fill: 100, rates: [f64::INFINITY; 2] }
     }
 
     #[test]
@@ -288,6 +298,17 @@ mod tests {
             assert_eq!(write.queue_depth % write.zones, 0, "each writer has as many outstanding as the others");
             assert!(write.queue_depth as usize > zonda_sched::limits::IN_FLIGHT_MAX);
         }
+    }
+
+    #[test]
+    fn a_slow_drive_gets_fewer_requests_before_its_scheduler() {
+        let of = |rates| {
+            let runs = Shape { rates, ..shape() }.runs(Part::Schedulers);
+            runs[0].loads.iter().map(|load| load.queue_depth).collect::<Vec<_>>()
+        };
+        assert_eq!(of([100_000.0, 100_000.0]), [64, 510], "three writers have 170 each");
+        assert_eq!(of([300.0, 1000.0]), [32, 126]);
+        assert_eq!(of([10.0, 10.0]), [8, 63]);
     }
 
     #[test]
