@@ -162,6 +162,12 @@ impl Log {
         self.copies.iter().filter(|copy| !copy.has_failed).count()
     }
 
+    /// A log of the same drive has known this block to be durable, and it was read.
+    pub(crate) fn assume_durable(&mut self, sequence: u64) {
+        assert!(sequence <= self.sequence, "a mount without durable records is refused");
+        self.durable_sequence = self.durable_sequence.max(sequence);
+    }
+
     /// The last block of records that this log has written and knows to be durable; zero: none.
     pub(crate) fn durable_sequence(&self) -> u64 {
         self.durable_sequence

@@ -208,6 +208,26 @@ fn a_copy_of_the_drive_from_before_an_acknowledged_finish_is_not_used() {
     refuses_the_copy(&mut bench, RECORDS_MISSING);
 }
 
+/// Also if the pool has written nothing since it was opened again, it knows what was durable before.
+#[test]
+fn a_copy_of_the_drive_is_not_used_either_if_the_connection_is_lost_again_at_once() {
+    for commands in 1..24 {
+        let mut bench = Bench::new();
+        bench.written(0);
+        mock::copy(&bench.drive);
+        bench.manage(ZoneAction::Finish);
+        assert!(bench.wait(SHORT)[0].status.is_success());
+        bench.stop_server();
+        bench.wait(SHORT);
+        mock::cut_off_after(0, commands, vec![bench.drive.clone()]);
+        bench.start_server();
+        bench.wait(SHORT);
+        mock::cancel_cut_off(0);
+        mock::set_cut_off(0, &bench.drive, false);
+        refuses_the_copy(&mut bench, "the pool does not continue");
+    }
+}
+
 #[test]
 fn a_copy_of_the_drive_from_before_a_namespace_was_replaced_is_not_used() {
     let mut bench = Bench::new();

@@ -97,8 +97,10 @@ impl Pool {
         self.is_paused = false;
     }
 
-    /// Continues what the pool has said that was open before: its list of namespaces, and its events.
+    /// Continues what the pool has said that was open before: its list of namespaces, its events, and which
+    /// records are durable.
     pub(crate) fn succeed(&mut self, before: Pool) {
+        self.log.assume_durable(before.durable_sequence());
         let events = std::mem::replace(&mut self.events, before.events);
         self.events.extend(events);
         let now = std::mem::replace(&mut self.listed, before.listed);
