@@ -2,10 +2,13 @@
 
 use std::collections::{BTreeMap, VecDeque};
 
-use zonda_zoned::{CompletionQueue, Geometry, Instant, NamespaceId, Namespaces, PayloadKind, Slab};
+use zonda_zoned::{
+    CompletionQueue, Geometry, Instant, NamespaceId, Namespaces, Operation, Origin, PayloadKind, Slab, Status,
+};
 
 use super::ending::ResetOf;
-use super::{Namespace, Pool, Record, Waiter};
+use super::{Namespace, Op, Pool, Record, Waiter};
+use crate::PoolEvent;
 use crate::balloon::Balloon;
 use crate::bug::Seeded;
 use crate::format::PoolId;
@@ -131,8 +134,22 @@ impl Pool {
         }
     }
 
-    /// The epoch is recorded: what waited for it begins.
-    pub(super) fn begin(&mut self, is_durable: bool) {
+    /// What the mount has read is durable, or the drive cannot make it so.
+    pub(super) fn on_start_flushed(&mut self, tries: u8, status: Status) {
+        match Pool::another_try(tries, status) {
+            Some(tries) => self.issue(Op::StartFlush { tries }, Operation::Flush, Origin::default()),
+            None => self.on_started(false),
+        }
+    }
+
+    pub(super) fn on_started(&mut self, is_recorded: bool) {
+        self.is_started = true;
+        self.events.push_back(PoolEvent::Started { is_recorded });
+        self.begin(is_recorded);
+    }
+
+    /// The epoch is recorded, or cannot be: what waited for it begins.
+    fn begin(&mut self, is_durable: bool) {
         if is_durable {
             for zone in std::mem::take(&mut self.to_reset) {
                 assert_eq!(self.zones.zone_use(zone), ZoneUse::Leaving, "zone {zone} is of no v-zone");

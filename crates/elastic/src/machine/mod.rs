@@ -140,6 +140,10 @@ enum Op {
         namespace: u32,
         vzone: u32,
     },
+    /// Of what a mount has read, if its first record failed.
+    StartFlush {
+        tries: u8,
+    },
     /// `retry` is sent once more if it fails: a flush, or a reset of a zone.
     Log {
         copy: Option<usize>,
@@ -405,6 +409,7 @@ impl Pool {
             Op::Reserve { zone } => self.on_reserved(zone, status),
             Op::ReserveFlush { number, tries } => self.on_reserved_flushed(number, tries, status),
             Op::Owner { namespace, vzone } => self.note_space(namespace, vzone, status),
+            Op::StartFlush { tries } => self.on_start_flushed(tries, status),
             Op::Log { copy, retry, tries } => self.on_log_effect(copy, retry, tries, status),
             Op::EndFlush { ending, tries } => self.on_end_flushed(ending, tries, status),
             Op::EndFinish { ending, zone, tries } => self.on_end_finished(ending, zone, tries, status),
@@ -547,11 +552,10 @@ impl Pool {
         }
         match waiter {
             Waiter::Nothing => {}
-            Waiter::Start => {
-                self.is_started = true;
-                self.events.push_back(PoolEvent::Started { is_recorded: is_durable });
-                self.begin(is_durable);
-            }
+            Waiter::Start if is_durable => self.on_started(true),
+            // Records that are only in the drive's cache may name what was made or deleted. What users
+            // have seen once must not be undone by a power loss.
+            Waiter::Start => self.issue(Op::StartFlush { tries: 1 }, Operation::Flush, Origin::default()),
             Waiter::Group { namespace, vzone, generation } => {
                 self.on_group_recorded(namespace, vzone, generation, is_durable);
             }

@@ -175,3 +175,27 @@ fn an_operator_sees_that_a_pool_lacks_space() {
     assert!(!lacks_space(&mut rig));
     assert_eq!(rig.device().pool().expect("it is open").waiting_vzones(TENANT), 0);
 }
+
+#[test]
+fn what_a_mount_without_space_has_shown_is_not_undone_by_a_power_loss() {
+    let mut rig = Rig::tenant();
+    let other = rig.create("another", 2, 2);
+    // The deletion is written, and stays in the drive's cache.
+    let is_flush = Box::new(|operation: &Operation| matches!(operation, Operation::Flush));
+    rig.drive().faults.push(Fault { matches: is_flush, times: u32::MAX, status: Status::InternalError });
+    let now = rig.now;
+    rig.device().delete_namespace(now, other).expect("nothing is in flight");
+    rig.quiesce();
+    rig.drive().faults.clear();
+    fill_up(&mut rig, |_| true);
+    rig.mount_again();
+    let events: Vec<PoolEvent> = std::iter::from_fn(|| rig.device().poll_event()).collect();
+    assert_eq!(events.last(), Some(&PoolEvent::Started { is_recorded: false }), "{events:?}");
+    assert!(rig.device().namespaces().geometry(other).is_none(), "the deletion was read from the cache");
+    rig.mount_after(|drive| {
+        drive.faults.clear();
+        drive.lose_power(|_, flushed, _| flushed);
+    });
+    assert!(rig.device().namespaces().geometry(other).is_none(), "a namespace that was gone is back");
+    rig.check();
+}
