@@ -51,7 +51,7 @@ pub(crate) fn measure(work: &mut Work<'_>, run: &Run, time: Duration) -> Result<
     let result = match policy {
         None => runner.run_live(device, clock, &mut |_| {}),
         Some(policy) => {
-            let scheduled = Scheduled::new(Borrowed(device), policy.scheduler());
+            let scheduled = Scheduled::new(Borrowed(device), policy.scheduler(&geometry));
             // A server without a scheduler submits all commands that the drive accepts.
             let mut scheduled = match policy {
                 Policy::None => scheduled.with_in_flight_max(usize::MAX),

@@ -1,7 +1,9 @@
 //! [`ScheduledDrive`]: a drive whose commands wait for an I/O scheduler.
 
 use zonda_sched::{GroupLoad, Policy, Scheduled, TableReport, TenantLoad};
-use zonda_zoned::{Blocks, Command, CompletionQueue, Geometry, Instant, Namespaces, QueueFull, ZoneState, ZonedDevice};
+use zonda_zoned::{
+    Blocks, Command, CompletionQueue, Geometry, Instant, NamespaceId, Namespaces, QueueFull, ZoneState, ZonedDevice,
+};
 
 use crate::drive::as_the_drive_below;
 use crate::{Drive, DriveFacts};
@@ -50,7 +52,8 @@ impl ScheduledDrive {
     #[must_use]
     pub fn new(drive: Box<dyn Drive>, policy: &Policy) -> ScheduledDrive {
         assert!(!drive.ends_commands_at_close(), "the members of a volume are scheduled, not the volume");
-        ScheduledDrive { device: Scheduled::new(drive, policy.scheduler()) }
+        let scheduler = policy.scheduler(drive.geometry(NamespaceId::FIRST));
+        ScheduledDrive { device: Scheduled::new(drive, scheduler) }
     }
 
     fn drive(&self) -> &dyn Drive {
@@ -114,7 +117,7 @@ mod tests {
     use super::*;
     use crate::MemoryDrive;
     use zonda_sched::MqDeadlineConfig;
-    use zonda_zoned::{Blocks, CommandId, Lba, NamespaceId, Operation, Status};
+    use zonda_zoned::{Blocks, CommandId, Lba, Operation, Status};
 
     #[test]
     fn commands_pass_the_scheduler_and_the_drive_below_is_closed() {

@@ -67,6 +67,8 @@ pub mod limits {
     pub const EZNS_QUANTUM_BYTES: u64 = 128 << 10;
     /// The greatest weight of a tenant.
     pub const EZNS_WEIGHT_MAX: u32 = 1000;
+    /// Active zones of the drive of the eZNS paper, for which its parameters are.
+    pub const EZNS_ACTIVE_ZONES: u32 = 256;
     /// Streams that are kept although none of their requests is in progress.
     pub const EZNS_IDLE_STREAMS_MAX: usize = 1024;
     /// Releases of [`crate::Interference`] before the oldest waiting request is the next one.

@@ -1,6 +1,10 @@
 //! [`Policy`]: a scheduler as data.
 
-use crate::{Ezns, EznsConfig, Fifo, Interference, InterferenceConfig, MqDeadline, MqDeadlineConfig, Scheduler};
+use zonda_zoned::Geometry;
+
+use crate::{
+    Ezns, EznsConfig, Fifo, Interference, InterferenceConfig, MqDeadline, MqDeadlineConfig, Scheduler, Within,
+};
 
 /// Which scheduler, with its parameters.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
@@ -17,14 +21,20 @@ pub enum Policy {
 }
 
 impl Policy {
-    /// A scheduler of this kind.
+    /// A scheduler of this kind for a drive.
     #[must_use]
-    pub fn scheduler(&self) -> Box<dyn Scheduler> {
+    pub fn scheduler(&self, drive: &Geometry) -> Box<dyn Scheduler> {
         match self {
             Policy::None => Box::new(Fifo::default()),
             Policy::MqDeadline(config) => Box::new(MqDeadline::new(*config)),
-            Policy::Ezns(config) => Box::new(Ezns::new(config.clone())),
-            Policy::Interference(config) => Box::new(Interference::new(config.clone())),
+            Policy::Ezns(config) => Box::new(Ezns::new(config.scaled_to(drive))),
+            Policy::Interference(config) => {
+                let within = match &config.within {
+                    Within::Ezns(within) => Within::Ezns(within.scaled_to(drive)),
+                    within => within.clone(),
+                };
+                Box::new(Interference::new(InterferenceConfig { within, ..config.clone() }))
+            }
         }
     }
 }

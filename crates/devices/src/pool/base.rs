@@ -2,7 +2,7 @@
 
 use zonda_ring::Ring;
 use zonda_sched::{Policy, Scheduled};
-use zonda_zoned::{Command, CompletionQueue, Instant, Namespaces, QueueFull, TenantId, ZonedDevice};
+use zonda_zoned::{Command, CompletionQueue, Instant, NamespaceId, Namespaces, QueueFull, TenantId, ZonedDevice};
 
 use super::directory::PoolDirectory;
 use super::drive::open_reserved;
@@ -61,7 +61,10 @@ impl PoolBase {
     pub(super) fn over(drive: MemberDevice, scheduler: &Policy) -> PoolBase {
         match scheduler {
             Policy::None => PoolBase::of(drive),
-            policy => PoolBase::Scheduled(Box::new(Scheduled::new(drive, policy.scheduler()))),
+            policy => {
+                let scheduler = policy.scheduler(drive.geometry(NamespaceId::FIRST));
+                PoolBase::Scheduled(Box::new(Scheduled::new(drive, scheduler)))
+            }
         }
     }
 

@@ -1,6 +1,8 @@
 //! [`EznsConfig`]: the parameters.
 
-use zonda_zoned::{Duration, TenantId};
+use zonda_zoned::{Duration, Geometry, TenantId};
+
+use crate::limits::EZNS_ACTIVE_ZONES;
 
 /// The parameters of [`Ezns`](super::Ezns). Sources: Section 4.5 of the paper and its Algorithm 1;
 /// the *prototype* is its public implementation, which is followed where the paper is silent.
@@ -31,9 +33,11 @@ pub struct EznsConfig {
     /// The time in which a zone admits a block of 4 KiB, before a write has been measured: 100 us
     /// (prototype).
     pub block_latency: Duration,
-    /// The number of zones for which a zone counts whose commands belong to no stream: 1. A zone
-    /// that is itself striped over many dies deserves more; the paper assumes a zone on each die.
-    pub zone_width: u8,
+    /// The number of zones of the paper's drive for which a zone of this one counts. A zone that is
+    /// itself striped over many dies deserves more than one on a die, which the paper assumes. `None`:
+    /// as many as make all zones that can be active as wide as the paper's 256
+    /// ([`scaled_to`](EznsConfig::scaled_to)).
+    pub zone_width: Option<u8>,
     /// While requests in the foreground are in progress, one in the background is released in each
     /// period of this length: 10 ms (assumed: the paper has no classes).
     pub background_period: Duration,
@@ -53,7 +57,7 @@ impl Default for EznsConfig {
             token_period: Duration::from_millis(1),
             monitor_period: Duration::from_millis(10),
             block_latency: Duration::from_micros(100),
-            zone_width: 1,
+            zone_width: None,
             background_period: Duration::from_millis(10),
             weights: Vec::new(),
         }
@@ -61,6 +65,20 @@ impl Default for EznsConfig {
 }
 
 impl EznsConfig {
+    /// The same for a drive, if `zone_width` is not given: 1 for one with 256 active zones or no limit,
+    /// 18 for one with 14.
+    #[must_use]
+    pub fn scaled_to(&self, drive: &Geometry) -> EznsConfig {
+        let active = drive.max_active_zones.unwrap_or(EZNS_ACTIVE_ZONES).max(1);
+        let width = u8::try_from(EZNS_ACTIVE_ZONES / active).unwrap_or(u8::MAX).max(1);
+        EznsConfig { zone_width: self.zone_width.or(Some(width)), ..self.clone() }
+    }
+
+    /// The width of a stream of so many zones of the drive; 0 is a zone that belongs to no stream.
+    pub(super) fn width_of(&self, zones: u8) -> u32 {
+        u32::from(zones.max(1)) * u32::from(self.zone_width.unwrap_or(1).max(1))
+    }
+
     /// The minimum window of a stream that is striped over `width` zones.
     pub(super) fn window_min(&self, width: u32) -> u32 {
         self.window_min.saturating_mul(width).clamp(1, self.window_max(width))

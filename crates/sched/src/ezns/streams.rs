@@ -135,10 +135,7 @@ impl Streams {
     /// The stream of a request that arrives, and whether the request has changed its width.
     pub(super) fn enter(&mut self, request: &Request, config: &EznsConfig) -> (Key<Stream>, bool) {
         let stream_key = StreamKey::of(request);
-        let width = match request.origin.stream_width {
-            0 => u32::from(config.zone_width.max(1)),
-            width => u32::from(width),
-        };
+        let width = config.width_of(request.origin.stream_width);
         match self.keys.get(&stream_key) {
             Some(&key) => {
                 let stream = &mut self.streams[key];

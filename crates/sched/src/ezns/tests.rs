@@ -93,9 +93,26 @@ fn the_reads_of_a_zone_without_a_stream_have_a_window_of_their_own() {
     let zones = [(1, 7), (2, 7), (3, 8), (4, 8)];
     submit(&mut device, Instant::ZERO, zones.map(|(id, zone)| read(id, zone, Origin::default())));
     assert_eq!(released(&mut device, Instant::ZERO), [1, 3]);
-    let mut wide = self::device(EznsConfig { zone_width: 2, ..EznsConfig::default() });
+    let mut wide = self::device(EznsConfig { zone_width: Some(2), ..EznsConfig::default() });
     submit(&mut wide, Instant::ZERO, zones.map(|(id, zone)| read(id, zone, Origin::default())));
     assert_eq!(released(&mut wide, Instant::ZERO), [1, 2, 3, 4]);
+}
+
+#[test]
+fn a_zone_of_a_drive_with_few_active_ones_counts_for_as_many_as_the_drive_lacks() {
+    let width = |active: Option<u32>, given: Option<u8>| {
+        let drive = Geometry {
+            max_active_zones: active,
+            max_open_zones: active,
+            ..slow().geometry(NamespaceId::FIRST).clone()
+        };
+        EznsConfig { zone_width: given, ..EznsConfig::default() }.scaled_to(&drive).width_of(2)
+    };
+    let none = [(Some(256), 2), (Some(14), 36), (Some(100), 4), (Some(4096), 2), (None, 2), (Some(1), 510)];
+    for (active, expected) in none {
+        assert_eq!(width(active, None), expected, "{active:?} active zones");
+        assert_eq!(width(active, Some(3)), 6, "a width that is given applies");
+    }
 }
 
 #[test]

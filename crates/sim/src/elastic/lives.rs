@@ -56,11 +56,15 @@ impl ElasticRun<'_> {
             SchedulerKind::Absent => None,
             SchedulerKind::Fifo => Some(Policy::None),
             SchedulerKind::MqDeadline => Some(Policy::MqDeadline(MqDeadlineConfig::default())),
-            SchedulerKind::Ezns => Some(Policy::Ezns(EznsConfig::default())),
+            // Narrow windows, which bind.
+            SchedulerKind::Ezns => Some(Policy::Ezns(EznsConfig { zone_width: Some(1), ..EznsConfig::default() })),
         };
         let below: Box<dyn ZonedDevice> = match policy {
             None => handle,
-            Some(policy) => Box::new(Scheduled::new(handle, policy.scheduler()).with_in_flight_max(plan.released_max)),
+            Some(policy) => {
+                let scheduler = policy.scheduler(handle.geometry(NamespaceId::FIRST));
+                Box::new(Scheduled::new(handle, scheduler).with_in_flight_max(plan.released_max))
+            }
         };
         self.device = Some(with_bug(below, goal, PayloadKind::Bytes, self.bug));
         (self.is_read_only, self.lacked_space, self.is_mounted) = (false, false, false);

@@ -221,7 +221,7 @@ impl SchedulerSpec {
             read_latency_threshold: delay_or(&self.read_latency_threshold, default.read_latency_threshold)?,
             block_latency: delay_or(&self.block_latency, default.block_latency)?,
             token_capacity_bytes: token_capacity_bytes.unwrap_or(default.token_capacity_bytes),
-            zone_width: self.zone_width.as_ref().map_or(default.zone_width, |width| *width.get_ref()),
+            zone_width: self.zone_width.as_ref().map(|width| *width.get_ref()),
             background_period: delay_or(&self.background_period, default.background_period)?,
             ..default
         })

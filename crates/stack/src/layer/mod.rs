@@ -12,7 +12,7 @@ use std::sync::Arc;
 use zonda_layers::{Delay, DelayRule, Fault, FaultRule, Slice, SliceConfig, SliceError, Trace};
 
 use zonda_sched::{InterferenceConfig, Policy, Scheduled, ZoneGroups};
-use zonda_zoned::{Duration, Geometry, Prng, ZonedDevice};
+use zonda_zoned::{Duration, Geometry, NamespaceId, Prng, ZonedDevice};
 
 use crate::Stack;
 
@@ -81,12 +81,13 @@ impl Layer {
                 Stack::Slice(Box::new(slice))
             }
             Layer::Scheduler { policy, in_flight_max, merges, dispatch_time } => {
+                let drive = below.geometry(NamespaceId::FIRST);
                 let scheduler = match policy {
                     Policy::Interference(config) => {
                         let config = InterferenceConfig { groups: Arc::new(groups), ..config.clone() };
-                        Policy::Interference(config).scheduler()
+                        Policy::Interference(config).scheduler(drive)
                     }
-                    policy => policy.scheduler(),
+                    policy => policy.scheduler(drive),
                 };
                 let scheduled = Scheduled::new(below, scheduler)
                     .with_in_flight_max(*in_flight_max)
