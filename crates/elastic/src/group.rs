@@ -51,6 +51,11 @@ pub(crate) struct Piece {
 }
 
 impl Group {
+    /// What it has allocated.
+    pub(crate) fn heap_bytes(&self) -> usize {
+        size_of_val(&*self.zones) + self.jumps.capacity() * size_of::<Jump>()
+    }
+
     pub(crate) fn new(zones: Vec<u32>, stripe_blocks: u64, first_block: u64, blocks_per_zone: u64) -> Group {
         assert!(zones.len().is_power_of_two(), "the width of a group is a power of two");
         assert!(blocks_per_zone.is_multiple_of(stripe_blocks), "a zone holds whole stripes");

@@ -150,6 +150,18 @@ impl VZone {
         found.generation > self.generation || holds((self.generation, self.written)) || before.is_some_and(holds)
     }
 
+    /// Memory of the v-zone: its own, and what it has allocated, payloads of writes excepted.
+    pub(crate) fn memory_bytes(&self) -> usize {
+        let groups = self.groups.capacity() * size_of::<Group>();
+        let of_groups: usize = self.groups.iter().map(Group::heap_bytes).sum();
+        let grants = self.grants.capacity() * size_of::<Held>();
+        let items = self.items.capacity() * size_of::<Item>();
+        let writes = self.writes.capacity() * size_of::<Key<Write>>();
+        let torn = self.torn.as_deref().map_or(0, size_of_val);
+        let extension = self.extension.as_deref().map_or(0, size_of_val);
+        size_of::<VZone>() + groups + of_groups + grants + items + writes + torn + extension
+    }
+
     /// Physical zones in its groups.
     pub(crate) fn zone_count(&self) -> u32 {
         self.groups.iter().map(Group::width).sum()

@@ -38,6 +38,7 @@ const BUILTIN: &[(&str, &str)] = experiments! {
     "ezns-figure-32" => "ezns/figure-32",
     "ezns-figure-34" => "ezns/figure-34",
     "ezns-figure-40" => "ezns/figure-40",
+    "ezns-section-5-4" => "ezns/section-5-4",
     "study-figure-3" => "study/figure-3",
     "study-figure-4a" => "study/figure-4a",
     "study-figure-4b" => "study/figure-4b",

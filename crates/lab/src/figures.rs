@@ -93,14 +93,16 @@ pub(crate) enum ElasticFigure {
     SparesLent,
     SparesLeased,
     SparesUsed,
+    VzoneMemoryMaxBytes,
 }
 
-pub(crate) const ELASTIC_FIGURES: [(&str, ElasticFigure); 5] = [
+pub(crate) const ELASTIC_FIGURES: [(&str, ElasticFigure); 6] = [
     ("essentials", ElasticFigure::Essentials),
     ("spares_own", ElasticFigure::SparesOwn),
     ("spares_lent", ElasticFigure::SparesLent),
     ("spares_leased", ElasticFigure::SparesLeased),
     ("spares_used", ElasticFigure::SparesUsed),
+    ("vzone_memory_max_bytes", ElasticFigure::VzoneMemoryMaxBytes),
 ];
 
 pub(crate) const VOLUME_FIGURES: [(&str, VolumeFigure); 9] = [
@@ -210,11 +212,26 @@ impl VolumeFigure {
 }
 
 impl ElasticFigure {
+    /// Whether it is known at other times than the end of the run.
+    pub(crate) fn is_sampled(self) -> bool {
+        self != ElasticFigure::VzoneMemoryMaxBytes
+    }
+
+    pub(crate) fn dimension(self) -> Dimension {
+        match self {
+            ElasticFigure::VzoneMemoryMaxBytes => Dimension::Bytes,
+            _ => Dimension::Number,
+        }
+    }
+
     /// At the end of the run, or the mean of the samples of a part of it. `None` if the pool has no
     /// such namespace, or this part has no sample.
     pub(crate) fn value(self, pool: &ElasticSummary, namespace: &str, during: Option<&Range<u64>>) -> Option<f64> {
         let place = pool.namespaces.iter().position(|candidate| candidate.name == namespace)?;
         let own = &pool.namespaces[place];
+        if !self.is_sampled() {
+            return Some(own.vzone_memory_max_bytes as f64);
+        }
         let of = |sample: &ElasticSample| {
             let zones = sample.namespaces[place];
             f64::from(match self {
@@ -223,6 +240,7 @@ impl ElasticFigure {
                 ElasticFigure::SparesLent => zones.spares_lent,
                 ElasticFigure::SparesLeased => zones.spares_leased,
                 ElasticFigure::SparesUsed => zones.spares_used,
+                ElasticFigure::VzoneMemoryMaxBytes => unreachable!("it is no figure of a sample"),
             })
         };
         let Some(during) = during else { return pool.series.last().map(of) };

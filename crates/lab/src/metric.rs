@@ -202,7 +202,7 @@ impl Source {
             Source::Store(figure) => figure.dimension(),
             Source::Volume(figure) => figure.dimension(),
             Source::Host(figure) => figure.dimension(),
-            Source::Elastic { .. } => Dimension::Number,
+            Source::Elastic { figure, .. } => figure.dimension(),
             Source::Job { figure, .. } => match figure {
                 Figure::Bandwidth => Dimension::Rate,
                 Figure::Iops => Dimension::Operations,
@@ -290,7 +290,7 @@ fn part_of_run<'a>(
     }
     let is_sampled = |term: &Term| match &term.source {
         Source::Job { kind, figure, .. } => kind.is_none() && figure.of_sample().is_some(),
-        Source::Elastic { .. } => true,
+        Source::Elastic { figure, .. } => figure.is_sampled(),
         _ => false,
     };
     if !terms.all(is_sampled) {

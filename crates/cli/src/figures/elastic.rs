@@ -109,6 +109,7 @@ mod tests {
             spares_leased: leased,
             spares_used: 5,
             width_min: 2,
+            vzone_memory_max_bytes: 320,
             groups: vec![GroupCount { width: 2, groups: 7 }, GroupCount { width: 8, groups: 1200 }],
         }
     }

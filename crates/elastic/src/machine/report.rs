@@ -55,6 +55,15 @@ impl Pool {
         groups.iter().flat_map(|group| group.zones().iter().copied().map(ZoneIndex)).collect()
     }
 
+    /// The memory of the v-zone of a namespace that takes most, in bytes: its place in the table, its
+    /// stripe groups and queues; 0 for a namespace that does not exist. The paper has at most 1 KiB
+    /// (Section 5.4).
+    #[must_use]
+    pub fn vzone_memory_max_bytes(&self, namespace: NamespaceId) -> usize {
+        let vzones = self.namespaces.get(&namespace.0).map_or(&[][..], |found| &found.vzones);
+        vzones.iter().map(crate::vzone::VZone::memory_bytes).max().unwrap_or(0)
+    }
+
     /// The stripe groups of a namespace that can be written, by their width: how many of each.
     #[must_use]
     pub fn writable_groups(&self, namespace: NamespaceId) -> BTreeMap<u32, u32> {

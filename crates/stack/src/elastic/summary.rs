@@ -49,6 +49,8 @@ pub struct ElasticNamespace {
     pub spares_used: u32,
     /// The minimum width of its stripe groups.
     pub width_min: u32,
+    /// Memory of the v-zone that takes most, in bytes.
+    pub vzone_memory_max_bytes: u64,
     /// The stripe groups of its v-zones, full ones included, the narrowest first.
     pub groups: Vec<GroupCount>,
 }
@@ -109,6 +111,7 @@ impl ElasticSummary {
                 spares_leased,
                 spares_used,
                 width_min,
+                vzone_memory_max_bytes: pool.vzone_memory_max_bytes(id) as u64,
                 groups: groups.into_iter().map(|(width, groups)| GroupCount { width, groups }).collect(),
             }
         });
