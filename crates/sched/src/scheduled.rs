@@ -23,6 +23,8 @@ pub struct Scheduled<D> {
     /// Absent while the device decides whether it accepts the command.
     in_flight: Slab<Option<Flight>>,
     in_flight_max: usize,
+    /// Those in flight that are no reads.
+    writes_in_flight: usize,
     merges: bool,
     dispatch_time: Duration,
     /// When the host's processor may release the next command.
@@ -74,6 +76,7 @@ impl<D: ZonedDevice> Scheduled<D> {
             order: Order::default(),
             in_flight: Slab::new(),
             in_flight_max: IN_FLIGHT_MAX,
+            writes_in_flight: 0,
             merges: false,
             dispatch_time: Duration::ZERO,
             dispatches_at: Instant::ZERO,
@@ -198,6 +201,9 @@ impl<D: ZonedDevice> Scheduled<D> {
         self.scheduler.check_invariants();
         assert!(self.scheduler.waiting() <= self.order.len(), "the scheduler has requests that wait");
         assert!(self.in_flight.len() <= self.in_flight_max, "a slot of the device is used once");
+        let flights = self.in_flight.iter().filter_map(|(_, flight)| flight.as_ref());
+        let writes = flights.filter(|flight| flight.request.kind != RequestKind::Read).count();
+        assert_eq!(self.writes_in_flight, writes, "each request that is no read is counted once");
         let is_idle = self.in_flight.is_empty() && self.scheduler.next_timeout().is_none() && !self.is_refused();
         let is_idle = is_idle && !self.is_dispatching;
         assert!(!is_idle || self.order.len() == 0, "an idle device leaves no command waiting for ever");
@@ -215,7 +221,7 @@ impl<D: ZonedDevice> Scheduled<D> {
 
     fn release_until_busy(&mut self, now: Instant) {
         while self.in_flight.len() < self.in_flight_max && !self.is_full && now >= self.dispatches_at {
-            let Some(id) = self.scheduler.pop(now, self.accepts) else { return };
+            let Some(id) = self.scheduler.pop(now, self.accepted()) else { return };
             let command = self.order.take_command(id);
             let own_id = command.id;
             let slot = self.in_flight.insert(None);
@@ -223,6 +229,7 @@ impl<D: ZonedDevice> Scheduled<D> {
                 Ok(()) => {
                     let (request, merged) = self.on_released(id, own_id);
                     self.dispatches_at = now + self.dispatch_time * (1 + merged.len() as u64);
+                    self.writes_in_flight += usize::from(request.kind != RequestKind::Read);
                     self.in_flight[slot] = Some(Flight { id: own_id, merged, request, released: now });
                 }
                 Err(QueueFull(command)) => {
@@ -235,6 +242,12 @@ impl<D: ZonedDevice> Scheduled<D> {
                 }
             }
         }
+    }
+
+    /// What the device accepts, and has slots for.
+    fn accepted(&self) -> Accepts {
+        let slots = self.scheduler.slots_of_writes(self.in_flight_max);
+        if self.writes_in_flight < slots { self.accepts } else { Accepts::Reads }
     }
 
     /// Merges a write into one that waits.
@@ -305,6 +318,7 @@ impl<D: ZonedDevice> ZonedDevice for Scheduled<D> {
             let slot = Key::of_command(completion.id).expect("the device returns identifiers that it was given");
             let flight = self.in_flight.remove(slot).expect("it was accepted before it completes");
             let Flight { id, merged, request, released } = flight;
+            self.writes_in_flight -= usize::from(request.kind != RequestKind::Read);
             let outcome = Outcome { latency: now.since(released), is_success: completion.status.is_success() };
             self.scheduler.on_completion(now, &request, outcome);
             for id in merged {

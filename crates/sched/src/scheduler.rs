@@ -14,7 +14,8 @@ pub struct RequestId(pub(crate) Key<Waiting>);
 pub enum Accepts {
     /// Any request, as far as is known.
     All,
-    /// Reads: it has refused another request since the last completion.
+    /// Reads: it has refused another request since the last completion, or other requests have the
+    /// slots that they may have ([`Scheduler::slots_of_writes`]).
     Reads,
 }
 
@@ -46,6 +47,13 @@ pub trait Scheduler {
     fn group(&self, request: &Request) -> Option<ConflictGroup> {
         let _ = request;
         None
+    }
+
+    /// How many of the device's slots requests other than reads may have. Writes take long, and with all
+    /// slots of a device a read waits for the end of one, whatever the order in which they are released.
+    /// All of them unless the policy keeps some for reads.
+    fn slots_of_writes(&self, slots: usize) -> usize {
+        slots
     }
 
     /// Adds a request.

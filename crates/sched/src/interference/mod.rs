@@ -19,6 +19,8 @@
 //! is not used: requests are released in the order of their arrival, as [`Fifo`](crate::Fifo) does,
 //! until reads confirm it. [`TableReport`] counts both.
 //!
+//! Writes have at most three of four slots of the device, so that a read finds one at once.
+//!
 //! Zone management, flushes and reports are released as soon as they may take effect.
 //!
 //! ```text
@@ -324,6 +326,11 @@ impl Scheduler for Interference {
         }
         let shift = u32::from(self.seeded.has(SeededBug::WrongTag));
         self.config.groups.group_of_all(request.zones.start + shift..request.zones.end + shift)
+    }
+
+    /// Three of four, as Linux's mq-deadline has it (`async_depth`).
+    fn slots_of_writes(&self, slots: usize) -> usize {
+        slots - slots / 4
     }
 
     fn push(&mut self, id: RequestId, request: &Request) {

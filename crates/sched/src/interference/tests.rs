@@ -105,6 +105,28 @@ fn the_group_with_the_fewest_outstanding_requests_is_served_first() {
 }
 
 #[test]
+fn writes_leave_a_quarter_of_the_slots_to_reads() {
+    let mut device = device(config(), 8);
+    submit(&mut device, (0..20).map(|id| write(id, 16 + id % 4, id / 4)));
+    assert_eq!(released(&mut device), [0, 1, 2, 3, 4, 5], "six of eight slots");
+    submit(&mut device, [read(100, 0, 1), read(101, 1, 1), read(102, 2, 1)]);
+    assert_eq!(released(&mut device), [100, 101], "at once, although writes wait");
+    device.check_invariants();
+    let mut rest = all_releases(&mut device);
+    rest.sort_unstable();
+    assert_eq!(rest, (6..20).chain([102]).collect::<Vec<_>>());
+}
+
+#[test]
+fn a_flush_waits_for_a_slot_that_a_write_leaves() {
+    let mut device = device(config(), 4);
+    submit(&mut device, (0..3).map(|id| write(id, id, 0)));
+    submit(&mut device, [Command::new(CommandId(50), NamespaceId::FIRST, Operation::Flush)]);
+    assert_eq!(released(&mut device), [0, 1, 2]);
+    assert_eq!(all_releases(&mut device), [50]);
+}
+
+#[test]
 fn the_scheduler_reports_the_requests_of_each_group() {
     let mut device = device(config(), 3);
     submit(&mut device, [read(0, 0, 1), read(1, 5, 1), read(2, 4, 1), read(3, 8, 1), read(4, 63, 1)]);

@@ -36,8 +36,11 @@ pub(crate) struct GroupsRun<'s> {
     prng: Prng,
     /// Commands that were submitted and not released.
     waiting: BTreeMap<CommandId, Waiting>,
-    /// Commands that were released: what the oracle has answered, and the group that counts them.
-    released: BTreeMap<CommandId, (Completion, Lane)>,
+    /// Commands that were released: what the oracle has answered, the group that counts them, and
+    /// whether it is a read.
+    released: BTreeMap<CommandId, (Completion, Lane, bool)>,
+    /// Those that are no reads.
+    writes_in_flight: usize,
     /// Commands in flight by group; the last one is for those whose group is unknown.
     in_flight: Vec<u32>,
     watch: Watch,
@@ -88,6 +91,7 @@ impl<'s> GroupsRun<'s> {
             prng: root.fork("run"),
             waiting: BTreeMap::new(),
             released: BTreeMap::new(),
+            writes_in_flight: 0,
             in_flight: vec![0; groups.groups() as usize + 1],
             groups,
             watch: Watch::default(),
@@ -203,7 +207,7 @@ impl<'s> GroupsRun<'s> {
             self.watch.progress(self.now);
             self.hash.completion(self.now, &completion);
             self.trace.command_ended(completion.id, End::Completed(self.now, completion.status));
-            let Some((expected, lane)) = self.released.remove(&completion.id) else {
+            let Some((expected, lane, is_read)) = self.released.remove(&completion.id) else {
                 let message = format!("command {} has completed and was not in flight", completion.id.0);
                 return Err(CheckError::new(FailureKind::StrayCompletion, None, message));
             };
@@ -215,6 +219,7 @@ impl<'s> GroupsRun<'s> {
             if let Some(lane) = lane {
                 self.in_flight[lane] -= 1;
             }
+            self.writes_in_flight -= usize::from(!is_read);
         }
         self.follow_releases()?;
         self.check_counts()
@@ -235,10 +240,22 @@ impl<'s> GroupsRun<'s> {
             if let Some(lane) = lane {
                 self.in_flight[lane] += 1;
             }
+            let is_read = released.request.kind == RequestKind::Read;
+            self.writes_in_flight += usize::from(!is_read);
+            if self.writes_in_flight > self.slots_of_writes() {
+                let message = format!("command {} was released into a slot that is for reads", id.0);
+                return Err(CheckError::new(FailureKind::WrongOrder, None, message));
+            }
             let completion = self.oracle.execute(&released.command);
-            self.released.insert(id, (completion, lane));
+            self.released.insert(id, (completion, lane, is_read));
         }
         Ok(())
+    }
+
+    /// A quarter of the slots is for reads.
+    fn slots_of_writes(&self) -> usize {
+        let slots = self.simulation.scheduler.in_flight_max as usize;
+        slots - slots / 4
     }
 
     fn lane_of(&self, request: &Request) -> Lane {
@@ -260,7 +277,8 @@ impl<'s> GroupsRun<'s> {
             let Some(other_lane) = self.lane_of(&other.request) else { continue };
             let waits =
                 |earlier: &&Waiting| earlier.number < other.number && other.request.must_wait_for(&earlier.request);
-            let is_fewer = self.in_flight[other_lane] < self.in_flight[lane];
+            let has_slot = other.request.kind == RequestKind::Read || self.writes_in_flight < self.slots_of_writes();
+            let is_fewer = has_slot && self.in_flight[other_lane] < self.in_flight[lane];
             if is_fewer && !waits(&released) && !self.waiting.values().any(|earlier| waits(&earlier)) {
                 let message = format!(
                     "command {} was released with {} in flight in its group, before command {} with {}",
