@@ -38,6 +38,7 @@ fn the_groups_of_a_simulated_drive_are_shown_and_stored_as_they_are_printed() {
     let ran = zonda_in(&directory, &[&arguments[..], &["--json", "--out", "groups.json"]].concat());
     let json: serde_json::Value = serde_json::from_str(&ran.stdout).expect("the table is JSON");
     assert_eq!((&json["groups"], &json["drive"]["serial"]), (&8.into(), &"model:bae-small".into()));
+    assert_eq!(json["drive"]["serial_kind"], "profile");
     let stored = std::fs::read_to_string(directory.join("groups.json")).expect("the table was stored");
     let text = output_of(&arguments);
     assert!(text.starts_with("model:bae-small: 8 conflict groups\n"), "{text}");
@@ -62,6 +63,16 @@ fn a_server_schedules_by_the_groups_of_a_simulated_drive() {
     let write = |text: String| std::fs::write(directory.join("zonda.toml"), text).expect("the directory is writable");
     write(namespace("bae-small"));
     Server::start(&directory, &["--config", "zonda.toml"]).stop();
+    // Another drive with zones of the same size and number.
+    let own = include_str!("../../../profiles/drives/bae-small.toml");
+    std::fs::write(directory.join("other.toml"), own.replace("name = \"bae-small\"", "name = \"other\""))
+        .expect("it is writable");
+    write(namespace("other.toml"));
+    let refused = refused_in(&directory, &["serve", "--config", "zonda.toml"]);
+    assert!(
+        refused.contains("model:bae-small, that of the drive model:other") && refused.contains("probe"),
+        "{refused}"
+    );
     write(namespace("tiny"));
     let refused = refused_in(&directory, &["serve", "--config", "zonda.toml"]);
     assert!(refused.contains("groups.json"), "the table is of a drive with other zones: {refused}");

@@ -39,7 +39,7 @@ pub(super) fn run(args: &ProbeArgs) -> Result<(), Failure> {
         None => {
             let location = connect::location(&args.drive)?;
             open::with(args, &location, |opened| {
-                of_device(opened.device, opened.clock, opened.serial, args, &interrupt)
+                of_device(opened.device, opened.clock, opened.drive, args, &interrupt)
             })?
         }
     };
@@ -73,13 +73,14 @@ fn of_model(name: &str, args: &ProbeArgs, interrupt: &Interrupt) -> Result<Measu
     for zone in 0..profile.geometry().zone_count {
         drive.prefill(ZoneIndex(zone), capacity).expect("full zones hold no active resource");
     }
-    of_device(&mut drive, &mut VirtualClock::default(), args.drive.clone(), args, interrupt)
+    let identity = DriveIdentity::of_profile(&profile.name, &profile.geometry());
+    of_device(&mut drive, &mut VirtualClock::default(), identity, args, interrupt)
 }
 
 fn of_device(
     device: &mut dyn ZonedDevice,
     clock: &mut dyn LiveClock,
-    serial: String,
+    drive: DriveIdentity,
     args: &ProbeArgs,
     interrupt: &Interrupt,
 ) -> Result<Measured, Failure> {
@@ -112,7 +113,6 @@ fn of_device(
     });
     bar.finish();
     let table: GroupTable = table.map_err(report_failed)?;
-    let drive = DriveIdentity::new(serial, &geometry);
     Ok(Measured { stored: StoredTable { drive, made_at_unix_s: unix_s(), table }, calibration })
 }
 
