@@ -6,6 +6,7 @@ use zonda_profiler::{DriveIdentity, SerialKind, StoredTable};
 use zonda_sched::{ConflictGroup, ZoneGroups};
 use zonda_zoned::{Geometry, ZoneIndex};
 
+use crate::events;
 use crate::start::ServeError;
 
 /// By what a table can name a drive.
@@ -44,7 +45,11 @@ pub(crate) fn read(path: &Path, drive: Option<&DriveNames<'_>>) -> Result<ZoneGr
         checked.map_err(|error| ServeError::new(format!("{}: {error}", path.display()), MEASURE))?;
     }
     let group = |zone| stored.table.group(ZoneIndex(zone)).map(|group| ConflictGroup(group.0));
-    Ok(ZoneGroups::new((0..stored.drive.zone_count).map(group)))
+    let groups = ZoneGroups::new((0..stored.drive.zone_count).map(group));
+    if groups.groups() == 0 {
+        events::no_groups(path, stored.table.verdict);
+    }
+    Ok(groups)
 }
 
 #[cfg(test)]

@@ -79,6 +79,19 @@ fn a_server_schedules_by_the_groups_of_a_simulated_drive() {
 }
 
 #[test]
+fn a_server_warns_of_a_table_without_a_group_and_uses_it() {
+    let directory = scratch("probe-no-groups");
+    make_drive(&directory, 0);
+    output_in(&directory, &["probe", "--groups-only", "drive", "--budget", "300ms", "--quiet", "--out", "groups.json"]);
+    let plan = "[server]\nlisten = [\"127.0.0.1:0\"]\n[[subsystem]]\nnqn = \"nqn.2026-01.io.zonda:a\"\n\
+                [[subsystem.namespace]]\nimage = \"drive\"\nscheduler = \"interference\"\ngroups = \"groups.json\"\n";
+    std::fs::write(directory.join("zonda.toml"), plan).expect("the directory is writable");
+    let log = Server::start(&directory, &["--config", "zonda.toml"]).stop();
+    let words = ["groups.json: no zone has a conflict group", "fair round robin", "zonda probe --groups-only DRIVE"];
+    assert!(words.iter().all(|words| log.contains(words)), "{log}");
+}
+
+#[test]
 fn a_drive_of_large_zones_has_one_group() {
     let json = json_of(&["probe", "--groups-only", "model:zn540", "--json", "--quiet"]);
     assert_eq!(json["verdict"], "one-group");
