@@ -213,6 +213,22 @@ fn zones_are_written_only_after_confirmation_and_are_empty_at_the_end() {
 }
 
 #[test]
+fn an_image_is_not_opened_for_writing_before_the_confirmation() {
+    let directory = scratch("probe-unconfirmed");
+    make_drive(&directory, 6);
+    let before = contents(directory.join("drive"));
+    // It locks the image against writers.
+    let server = Server::start(&directory, &["--read-only", "drive"]);
+    let arguments = ["probe", "drive", "--destructive", "--budget", "1s", "--quiet"];
+    let refused = refused_in(&directory, &arguments);
+    assert!(refused.contains("6.00 MiB of data in zones 0..6 would be lost") && refused.contains("--yes"), "{refused}");
+    let refused = refused_in(&directory, &[&arguments[..], &["--yes"]].concat());
+    assert!(refused.contains("in use"), "{refused}");
+    server.stop();
+    assert!(contents(directory.join("drive")) == before);
+}
+
+#[test]
 fn an_interrupted_measurement_reports_what_it_has_and_leaves_no_zone_written() {
     let directory = scratch("probe-interrupt");
     make_drive(&directory, 0);

@@ -13,7 +13,8 @@ use zonda_ssd::profile::Profile;
 use zonda_zoned::{Duration, LiveClock, NamespaceId, PayloadKind, Prng, ZoneIndex, ZonedDevice};
 
 use super::interrupt::Interrupt;
-use super::{MODEL, ProbeArgs, open, text};
+use super::open::{self, Mode};
+use super::{MODEL, ProbeArgs, text};
 use crate::commands::connect;
 use crate::errors::Failure;
 use crate::output::{Screen, print};
@@ -38,7 +39,7 @@ pub(super) fn run(args: &ProbeArgs) -> Result<(), Failure> {
         Some(name) => of_model(name, args, &interrupt)?,
         None => {
             let location = connect::location(&args.drive)?;
-            open::with(args, &location, |opened| {
+            open::with(args, &location, Mode::ReadOnly, |opened| {
                 of_device(opened.device, opened.clock, opened.drive, args, &interrupt)
             })?
         }

@@ -25,10 +25,21 @@ pub(super) struct Opened<'a> {
     pub(super) drive: DriveIdentity,
 }
 
-/// Opens the drive, calls `work`, and closes it.
+/// How a drive is opened.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Mode {
+    /// Not a byte of an image is changed, and other programs may read it at the same time.
+    ReadOnly,
+    /// Zones may be written; an image is locked.
+    Writable,
+}
+
+/// Opens the drive, calls `work`, and closes it. Refuses drives that must not be written to if the
+/// measurement is destructive, in each mode.
 pub(super) fn with<T>(
     args: &ProbeArgs,
     location: &Location,
+    mode: Mode,
     work: impl FnOnce(Opened<'_>) -> Result<T, Failure>,
 ) -> Result<T, Failure> {
     if let Location::Image(path) = location {
@@ -39,7 +50,7 @@ pub(super) fn with<T>(
         }
     }
     match location {
-        Location::Image(path) if !args.destructive => {
+        Location::Image(path) if mode == Mode::ReadOnly => {
             let ring = Ring::new(RingOptions::default()).map_err(|error| {
                 Failure::input(
                     format!("cannot create the event loop: {error}"),

@@ -13,7 +13,8 @@ use zonda_zoned::{Duration, Geometry, LiveClock, ZoneIndex, ZonedDevice};
 
 use super::groups::{profile, report_failed, unix_s};
 use super::interrupt::Interrupt;
-use super::{MODEL, ProbeArgs, changes, open, words};
+use super::open::{self, Mode};
+use super::{MODEL, ProbeArgs, changes, words};
 use crate::commands::connect;
 use crate::errors::Failure;
 use crate::output::{Screen, print, print_json};
@@ -116,12 +117,30 @@ fn measure(args: &ProbeArgs) -> Result<Measured, Failure> {
         return Ok(report(args, &geometry, drive, source, measured));
     }
     let location = connect::location(&args.drive)?;
-    open::with(args, &location, |opened| {
+    let must_ask = args.destructive && !args.yes;
+    // An image is not opened for writing before the user agrees.
+    let agreed = match location {
+        Location::Image(_) if must_ask => Some(open::with(args, &location, Mode::ReadOnly, |opened| {
+            let subject = live(opened.device, opened.clock)?;
+            let zones = subject.choose_scratch();
+            agree(args, &subject, &zones)?;
+            Ok(zones)
+        })?),
+        _ => None,
+    };
+    let mode = if args.destructive { Mode::Writable } else { Mode::ReadOnly };
+    open::with(args, &location, mode, |opened| {
         let mut subject = live(opened.device, opened.clock)?;
         if args.destructive {
             let zones = subject.choose_scratch();
-            if !args.yes {
-                agree(args, &subject, &zones)?;
+            match agreed {
+                None if must_ask => agree(args, &subject, &zones)?,
+                // Another program may have written in between.
+                Some(agreed) if agreed != zones => {
+                    let text = format!("the zones of {} have changed since the confirmation", args.drive);
+                    return Err(Failure::input(text, "stop the program that writes to it, and repeat the command"));
+                }
+                _ => {}
             }
             subject.allow_writes(zones.0, args.seed);
         }
