@@ -10,7 +10,6 @@ use crate::characterise::Work;
 use crate::finding::{Figures, Finding, counted};
 use crate::jobs::{self, PlannedJob};
 use crate::plan::Run;
-use crate::scheduler::Borrowed;
 use crate::{Kind, Load, Missing, PrepareFailed};
 
 /// Zones that are reset in a run, at least.
@@ -51,7 +50,7 @@ pub(crate) fn measure(work: &mut Work<'_>, run: &Run, time: Duration) -> Result<
     let result = match policy {
         None => runner.run_live(device, clock, &mut |_| {}),
         Some(policy) => {
-            let scheduled = Scheduled::new(Borrowed(device), policy.scheduler(&geometry));
+            let scheduled = Scheduled::new(device, policy.scheduler(&geometry));
             // A server without a scheduler submits all commands that the drive accepts.
             let mut scheduled = match policy {
                 Policy::None => scheduled.with_in_flight_max(usize::MAX),

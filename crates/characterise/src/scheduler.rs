@@ -3,7 +3,7 @@
 use serde::{Deserialize, Serialize};
 use zonda_profiler::GroupTable;
 use zonda_sched::{ConflictGroup, EznsConfig, InterferenceConfig, MqDeadlineConfig, Policy, ZoneGroups};
-use zonda_zoned::{Command, CompletionQueue, Instant, Namespaces, QueueFull, ZoneIndex, ZonedDevice};
+use zonda_zoned::ZoneIndex;
 
 /// An I/O scheduler of a server, with its default parameters.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Serialize, Deserialize)]
@@ -56,25 +56,4 @@ impl std::fmt::Display for SchedulerName {
 pub(crate) fn zone_groups(table: &GroupTable) -> Option<ZoneGroups> {
     let group = |zone| table.group(ZoneIndex(zone)).map(|group| ConflictGroup(group.0));
     (table.groups() > 1).then(|| ZoneGroups::new((0..table.zones.len() as u32).map(group)))
-}
-
-/// A device of another owner, below a scheduler for the time of a run.
-pub(crate) struct Borrowed<'a>(pub(crate) &'a mut dyn ZonedDevice);
-
-impl ZonedDevice for Borrowed<'_> {
-    fn namespaces(&self) -> &Namespaces {
-        self.0.namespaces()
-    }
-
-    fn submit(&mut self, now: Instant, command: Command) -> Result<(), QueueFull> {
-        self.0.submit(now, command)
-    }
-
-    fn poll(&mut self, now: Instant, completions: &mut CompletionQueue) {
-        self.0.poll(now, completions);
-    }
-
-    fn next_timeout(&self) -> Option<Instant> {
-        self.0.next_timeout()
-    }
 }

@@ -3,6 +3,7 @@
 
 use zonda_chap::Secret;
 use zonda_initiator::Claim;
+use zonda_nvme::identify::NamespaceIdentity;
 use zonda_nvme::{HostId, Nqn};
 use zonda_ring::{Ring, RingOptions};
 use zonda_zoned::{
@@ -95,6 +96,12 @@ impl Connection {
     #[must_use]
     pub fn geometry(&self) -> &Geometry {
         &self.geometry
+    }
+
+    /// The globally unique identifiers of the namespace; `None` where it has none.
+    #[must_use]
+    pub fn identity(&self) -> Option<&NamespaceIdentity> {
+        self.drive.identity()
     }
 
     /// The volume or pool that uses the namespace. No command may be in flight.

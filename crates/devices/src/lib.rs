@@ -1,8 +1,7 @@
 //! Devices that do I/O, each a [`ZonedDevice`](zonda_zoned::ZonedDevice).
 //!
-//! - [`FileBacked`]: an image on a local file system. Acknowledged writes are durable as
-//!   [`zonda_image`] specifies; flash wear is tracked where the profile builds zones of storage
-//!   elements ([`LoadedElements`]).
+//! - [`FileBacked`]: an image on a local file system, durable as [`zonda_image`] specifies; flash wear
+//!   is tracked where the profile builds zones of storage elements ([`LoadedElements`]).
 //! - [`ReadOnlyImage`]: an image that is never written: crash recovery is done in memory.
 //! - [`MemoryDrive`]: a volatile drive; its contents are lost with the process.
 //! - [`Remote`]: a namespace of a server, over NVMe/TCP.
@@ -11,9 +10,8 @@
 //! - [`VolumeDrive`]: images and remote namespaces as one redundant volume of conventional zones.
 //! - [`PoolNamespace`]: one of the namespaces into which a pool ([`PoolDrive`]) divides a drive.
 //!
-//! A [`Connection`] is one of these with a ring of its own, for a program that waits for
-//! completions; a [`SharedConnection`] is a connection in a thread of its own, which any number of
-//! threads use.
+//! A [`Connection`] is one of these with its own ring, for a program that waits for completions; a
+//! [`SharedConnection`] is a connection in a thread of its own, which any number of threads use.
 //!
 //! All but the last need a [`Ring`](zonda_ring::Ring) whose owner runs it. [`Drive`] is the management
 //! interface beside the commands. [`Location`] parses and prints the path or URL of a namespace.
@@ -34,6 +32,7 @@ mod error;
 mod file_backed;
 mod first_zones;
 mod gather;
+mod identifier;
 mod live;
 mod look;
 mod memory;
@@ -69,6 +68,7 @@ pub use elements::{ELEMENTS_FILE, LoadedElements};
 pub use error::DriveError;
 pub use file_backed::{FileBacked, life_of, unusable_image};
 pub use first_zones::FirstZones;
+pub use identifier::{device_location, uuid_of_identity, uuid_of_name};
 pub use live::RingClock;
 pub use look::user_of_image;
 pub use memory::{MemoryDrive, PacedDrive};

@@ -6,16 +6,16 @@ use std::path::{Path, PathBuf};
 
 use zonda_devices::{
     Drive, DriveError, FileBacked, FirstZones, MemoryDrive, Model, PacedDrive, PoolDrive, PoolOpenOptions,
-    ReadOnlyImage, ScheduledDrive, VolumeDrive, VolumeReport, is_pool, is_volume, open_device, random, user_of_drive,
-    user_of_image,
+    ReadOnlyImage, ScheduledDrive, VolumeDrive, VolumeReport, device_location, is_pool, is_volume, open_device, random,
+    user_of_drive, user_of_image, uuid_of_identity, uuid_of_name,
 };
 use zonda_image::{Image, ImageFile, RecoveryReport};
 use zonda_nvme::identify::NamespaceIdentity;
 use zonda_nvme::tcp::Digests;
-use zonda_profiler::DriveIdentity;
 use zonda_ring::{Bytes, Ring};
 use zonda_sched::{EznsConfig, InterferenceConfig, MqDeadlineConfig, Policy, ZoneGroups};
 use zonda_ssd::allocation::ElementTracker;
+use zonda_ssd::profile::Profile;
 use zonda_target::{
     HostAccess, HostEntry, NamespaceConfig, NamespaceOptions, Portal, SubsystemConfig, Target, TargetConfig,
 };
@@ -28,7 +28,7 @@ use crate::config::{
 };
 use crate::drives::Drives;
 use crate::events;
-use crate::groups;
+use crate::groups::{self, DriveNames};
 use crate::memory::Memory;
 use crate::nbd::Candidate;
 use crate::reload::pool_source;
@@ -56,6 +56,9 @@ struct Opened {
     source: String,
     state: String,
     uuid: [u8; 16],
+    /// The name of the profile that the drive was created with; `None` for a drive of the machine, a
+    /// volume, and a namespace of a pool.
+    profile: Option<String>,
     volatile_write_cache: bool,
     /// Saved reservations; `None` if the drive cannot save them.
     reservations: Option<Bytes>,
@@ -151,7 +154,7 @@ pub(crate) fn open_namespace(
     let backing = match namespace.source {
         // It is before the drive of the pool.
         Source::Pool { .. } => opened.backing,
-        _ => scheduled(opened.backing, namespace, &opened.uuid)?,
+        _ => scheduled(opened.backing, namespace, &opened.uuid, opened.profile)?,
     };
     let device = drives.add(Served::new(backing, opened.source, timing));
     Ok(OpenedNamespace {
@@ -287,12 +290,6 @@ fn refuse_member_device(path: &Path, drive: &mut dyn Drive, ring: &Ring) -> Resu
     ))
 }
 
-/// The UUID of a namespace of the server over a drive with these identifiers.
-fn uuid_of_identity(identity: NamespaceIdentity) -> Option<[u8; 16]> {
-    let eui64 = identity.eui64.map(|eui64| uuid_of(&format!("eui64/{eui64:x?}")));
-    identity.uuid.or(identity.nguid.map(|nguid| uuid_of(&format!("nguid/{nguid:x?}")))).or(eui64)
-}
-
 /// Refuses images that are members of a volume of the same plan, which locks them itself.
 fn refuse_members_of_served_volumes(plan: &ServerPlan) -> Result<(), ServeError> {
     let arrays: Vec<(&Path, String)> =
@@ -326,7 +323,7 @@ fn open(
     match &namespace.source {
         Source::Image(path) if namespace.read_only => {
             let (drive, report) = unused(|| ReadOnlyImage::open(path, ring))?;
-            let uuid = drive.image().spec().uuid;
+            let (uuid, profile) = (drive.image().spec().uuid, profile_of(drive.image()));
             let state = format!(
                 "read-only, {}",
                 describe_recovery(&report, drive.elements_reset_reason(), "recovered in memory")
@@ -338,6 +335,7 @@ fn open(
                 source: path.display().to_string(),
                 state,
                 uuid,
+                profile,
                 volatile_write_cache: false,
                 reservations,
             })
@@ -348,7 +346,7 @@ fn open(
             }
             let (drive, report) = unused(|| FileBacked::open(path, ring))?;
             events::copies_repaired(path, &report);
-            let uuid = drive.image().spec().uuid;
+            let (uuid, profile) = (drive.image().spec().uuid, profile_of(drive.image()));
             let state = describe_recovery(&report, drive.elements_reset_reason(), "recovered");
             let reservations = drive.saved_reservations();
             let model = if is_paced { Some(model_of_image(drive.image(), drive.elements())?) } else { None };
@@ -364,6 +362,7 @@ fn open(
                 source: path.display().to_string(),
                 state,
                 uuid,
+                profile,
                 volatile_write_cache: true,
                 reservations,
             })
@@ -376,12 +375,13 @@ fn open(
             }
             let facts = drive.facts();
             let zones = drive.geometry(NamespaceId::FIRST).zone_count;
-            let uuid = drive.identity().copied().and_then(uuid_of_identity);
+            let uuid = drive.identity().and_then(uuid_of_identity);
             Ok(Opened {
                 source: shown.to_string(),
                 state: format!("{zones} zones, {} of them active", facts.active_zones),
-                uuid: uuid.unwrap_or_else(|| uuid_of(&format!("{}/{}", subsystem.nqn, namespace.id))),
+                uuid: uuid.unwrap_or_else(|| uuid_of_name(&format!("{}/{}", subsystem.nqn, namespace.id))),
                 backing: Backing::Drive(drive),
+                profile: None,
                 volatile_write_cache: true,
                 reservations: None,
             })
@@ -400,6 +400,7 @@ fn open(
                 source: path.display().to_string(),
                 state,
                 uuid,
+                profile: None,
                 volatile_write_cache: true,
                 reservations,
             })
@@ -427,6 +428,7 @@ fn open(
                 uuid: uuid.expect("a namespace of a pool has a UUID"),
                 reservations: namespace.saved_reservations(),
                 backing: Backing::Drive(Box::new(namespace)),
+                profile: None,
                 volatile_write_cache: true,
             })
         }
@@ -436,12 +438,13 @@ fn open(
                 is_paced.then(|| Model::from_zones(plan.profile(), &ZoneTable::new(geometry.clone()), None, &prng()));
             let drive = Box::new(MemoryDrive::new(geometry, u64::MAX));
             let state = format!("new, profile {}; its data is lost when the server stops", plan.profile().name);
-            let uuid = uuid_of(&format!("{}/{}", subsystem.nqn, namespace.id));
+            let uuid = uuid_of_name(&format!("{}/{}", subsystem.nqn, namespace.id));
             Ok(Opened {
                 backing: Backing::Drive(paced(drive, model)),
                 source: "memory".to_owned(),
                 state,
                 uuid,
+                profile: Some(plan.profile().name.clone()),
                 volatile_write_cache: false,
                 reservations: None,
             })
@@ -483,8 +486,13 @@ fn open_pool(
     Ok(pool)
 }
 
+/// The name of the profile of an image; `None` if this version cannot read it.
+fn profile_of(image: &Image) -> Option<String> {
+    Profile::parse(&image.spec().profile).ok().map(|profile| profile.name)
+}
+
 /// The scheduler of a namespace; `drive` is what its conflict groups must be of, where it is known.
-fn policy(namespace: &NamespacePlan, drive: Option<&DriveIdentity>) -> Result<Policy, ServeError> {
+fn policy(namespace: &NamespacePlan, drive: Option<&DriveNames<'_>>) -> Result<Policy, ServeError> {
     Ok(match (namespace.scheduler, &namespace.groups) {
         (SchedulerSpec::None, _) => Policy::None,
         (SchedulerSpec::MqDeadline, _) => Policy::MqDeadline(MqDeadlineConfig::default()),
@@ -496,10 +504,20 @@ fn policy(namespace: &NamespacePlan, drive: Option<&DriveIdentity>) -> Result<Po
     })
 }
 
-fn scheduled(backing: Backing, namespace: &NamespacePlan, uuid: &[u8; 16]) -> Result<Backing, ServeError> {
+fn scheduled(
+    backing: Backing,
+    namespace: &NamespacePlan,
+    uuid: &[u8; 16],
+    profile: Option<String>,
+) -> Result<Backing, ServeError> {
     let drive = backing.drive();
     let geometry = drive.whole_geometry().unwrap_or_else(|| drive.geometry(NamespaceId::FIRST));
-    let policy = policy(namespace, Some(&DriveIdentity::new(random::uuid_text(uuid), geometry)))?;
+    let location = match &namespace.source {
+        Source::Device(path) if drive.identity().and_then(uuid_of_identity).is_none() => Some(device_location(path)),
+        _ => None,
+    };
+    let names = DriveNames { geometry, identifier: random::uuid_text(uuid), profile, location };
+    let policy = policy(namespace, Some(&names))?;
     Ok(match backing {
         _ if policy == Policy::None => backing,
         Backing::Drive(drive) => Backing::Drive(Box::new(ScheduledDrive::new(drive, &policy))),
@@ -549,18 +567,6 @@ fn paced(drive: Box<dyn Drive>, model: Option<Model>) -> Box<dyn Drive> {
 /// Service times are random samples; a server does not need a particular seed.
 fn prng() -> Prng {
     Prng::new(1)
-}
-
-/// A UUID that is stable across restarts, for a drive that does not persist (RFC 9562, version 8:
-/// custom bits).
-fn uuid_of(name: &str) -> [u8; 16] {
-    let mut prng = name.bytes().fold(Prng::new(0), |prng, byte| prng.fork(&char::from(byte).to_string()));
-    let mut uuid = [0; 16];
-    uuid[..8].copy_from_slice(&prng.next_u64().to_le_bytes());
-    uuid[8..].copy_from_slice(&prng.next_u64().to_le_bytes());
-    uuid[6] = uuid[6] & 0x0f | 0x80;
-    uuid[8] = uuid[8] & 0x3f | 0x80;
-    uuid
 }
 
 fn counted_drives(count: usize) -> String {

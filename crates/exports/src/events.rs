@@ -6,6 +6,7 @@ use zonda_devices::{DriveError, Notice, PoolRequest, VolumeRequest};
 use zonda_image::RecoveryReport;
 use zonda_nbd::CloseReason;
 use zonda_nvme::Nqn;
+use zonda_profiler::Verdict;
 use zonda_sched::TableReport;
 use zonda_target::{CloseReason as TargetCloseReason, Event};
 use zonda_zoned::{Geometry, Instant, NamespaceId};
@@ -126,6 +127,26 @@ pub(crate) fn table_changed(source: &str, table: &TableReport) {
         );
     }
 }
+
+/// A table of conflict groups, which a scheduler is to use, has no group.
+pub(crate) fn no_groups(path: &Path, verdict: Verdict) {
+    let (reason, remedy) = match verdict {
+        Verdict::OneGroup => ("all zones share the same hardware", OTHER_SCHEDULER),
+        Verdict::NoInterference => ("its measurement found no interference", OTHER_SCHEDULER),
+        Verdict::NotMeasured | Verdict::Groups { .. } => (
+            "the groups of all zones are unknown",
+            "write data to the zones, and measure the drive with zonda probe --groups-only DRIVE --out FILE",
+        ),
+    };
+    tracing::warn!(
+        "{}: no zone has a conflict group: {reason}; scheduler = \"interference\" is no more than a fair round robin of \
+         hosts: {remedy}",
+        path.display()
+    );
+}
+
+/// What helps a drive without conflict groups.
+const OTHER_SCHEDULER: &str = "choose another scheduler";
 
 /// An event of a volume.
 pub(crate) fn notice(volume: &Path, notice: &Notice) {

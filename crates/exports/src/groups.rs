@@ -2,14 +2,38 @@
 
 use std::path::Path;
 
-use zonda_profiler::{DriveIdentity, StoredTable};
+use zonda_profiler::{DriveIdentity, SerialKind, StoredTable};
 use zonda_sched::{ConflictGroup, ZoneGroups};
-use zonda_zoned::ZoneIndex;
+use zonda_zoned::{Geometry, ZoneIndex};
 
+use crate::events;
 use crate::start::ServeError;
 
+/// By what a table can name a drive.
+pub(crate) struct DriveNames<'g> {
+    pub(crate) geometry: &'g Geometry,
+    /// The UUID of the namespace, which is that of the drive if it has one.
+    pub(crate) identifier: String,
+    /// The profile that the drive was created with.
+    pub(crate) profile: Option<String>,
+    /// The path of a device file whose drive reports no identifier.
+    pub(crate) location: Option<String>,
+}
+
+impl DriveNames<'_> {
+    /// The drive as a table with a serial number of this kind names it. A drive that lacks such a
+    /// name has its own instead, so that it differs from the table.
+    fn identity(&self, kind: SerialKind) -> DriveIdentity {
+        match (kind, &self.profile, &self.location) {
+            (SerialKind::Profile, Some(name), _) => DriveIdentity::of_profile(name, self.geometry),
+            (SerialKind::Location, _, Some(location)) => DriveIdentity::at_location(location, self.geometry),
+            _ => DriveIdentity::new(&self.identifier, self.geometry),
+        }
+    }
+}
+
 /// Reads a table, which must be of this drive.
-pub(crate) fn read(path: &Path, drive: Option<&DriveIdentity>) -> Result<ZoneGroups, ServeError> {
+pub(crate) fn read(path: &Path, drive: Option<&DriveNames<'_>>) -> Result<ZoneGroups, ServeError> {
     const MEASURE: &str = "measure the drive with zonda probe --groups-only DRIVE --out FILE";
     let text = std::fs::read_to_string(path).map_err(|error| {
         ServeError::new(format!("cannot read the conflict groups in {}: {error}", path.display()), MEASURE)
@@ -17,17 +41,77 @@ pub(crate) fn read(path: &Path, drive: Option<&DriveIdentity>) -> Result<ZoneGro
     let stored = StoredTable::parse(&text);
     let stored = stored.map_err(|error| ServeError::new(format!("{}: {error}", path.display()), MEASURE))?;
     if let Some(drive) = drive {
-        let serial = if is_place(&stored.drive.serial) { &stored.drive.serial } else { &drive.serial };
-        let drive = DriveIdentity { serial: serial.clone(), ..drive.clone() };
-        let checked = stored.check_drive(&drive);
+        let checked = stored.check_drive(&drive.identity(stored.drive.serial_kind));
         checked.map_err(|error| ServeError::new(format!("{}: {error}", path.display()), MEASURE))?;
     }
     let group = |zone| stored.table.group(ZoneIndex(zone)).map(|group| ConflictGroup(group.0));
-    Ok(ZoneGroups::new((0..stored.drive.zone_count).map(group)))
+    let groups = ZoneGroups::new((0..stored.drive.zone_count).map(group));
+    if groups.groups() == 0 {
+        events::no_groups(path, stored.table.verdict);
+    }
+    Ok(groups)
 }
 
-/// Whether a table names the place of its drive in place of its serial number: the address of a
-/// server, a device file, or a profile.
-fn is_place(serial: &str) -> bool {
-    serial.contains("://") || serial.starts_with("/dev/") || serial.starts_with("model:")
+#[cfg(test)]
+mod tests {
+    use zonda_profiler::{Effort, GroupTable, UnknownReason, Verdict, ZoneEntry};
+    use zonda_zoned::Duration;
+
+    use super::*;
+
+    const UUID: &str = "00112233-4455-8677-8899-aabbccddeeff";
+
+    /// A table without a group for a drive, in a file.
+    fn file(drive: DriveIdentity) -> (tempfile::TempDir, std::path::PathBuf) {
+        let zones = vec![ZoneEntry::Unknown(UnknownReason::Empty); drive.zone_count as usize];
+        let effort = Effort { probes: 0, commands: 0, elapsed: Duration(0) };
+        let table = GroupTable { verdict: Verdict::NotMeasured, zones, effort };
+        let directory = tempfile::tempdir().expect("the directory can be created");
+        let path = directory.path().join("groups.json");
+        let text = StoredTable { drive, made_at_unix_s: 0, table }.to_json();
+        std::fs::write(&path, text).expect("the directory is writable");
+        (directory, path)
+    }
+
+    fn refusal(table: DriveIdentity, drive: &DriveNames<'_>) -> Option<String> {
+        let (_directory, path) = file(table);
+        read(&path, Some(drive)).err().map(|error| {
+            assert!(error.help.contains("zonda probe --groups-only"), "{}", error.help);
+            error.message
+        })
+    }
+
+    #[test]
+    fn a_table_must_name_the_drive_by_its_identifier_its_profile_or_its_location() {
+        let geometry = &Geometry::tiny();
+        let names = |profile: Option<&str>, location: Option<&str>| DriveNames {
+            geometry,
+            identifier: UUID.to_owned(),
+            profile: profile.map(str::to_owned),
+            location: location.map(str::to_owned),
+        };
+        let (simulated, device, unnamed) =
+            (names(Some("tiny"), None), names(None, None), names(None, Some("/dev/nullb0")));
+        let by_uuid = || DriveIdentity::new(UUID, geometry);
+        for drive in [&simulated, &device, &unnamed] {
+            assert_eq!(refusal(by_uuid(), drive), None);
+            let other = refusal(DriveIdentity::new("another", geometry), drive).expect("it is of another drive");
+            assert!(other.contains("its serial number is another") && other.contains(UUID), "{other}");
+        }
+        assert_eq!(refusal(DriveIdentity::of_profile("tiny", geometry), &simulated), None);
+        let other = refusal(DriveIdentity::of_profile("zn540", geometry), &simulated).expect("of another profile");
+        assert!(other.contains("model:zn540, that of the drive model:tiny"), "{other}");
+        assert!(refusal(DriveIdentity::of_profile("tiny", geometry), &device).is_some(), "it is not simulated");
+        assert_eq!(refusal(DriveIdentity::at_location("/dev/nullb0", geometry), &unnamed), None);
+        let other = refusal(DriveIdentity::at_location("/dev/nullb1", geometry), &unnamed).expect("of another device");
+        assert!(other.contains("/dev/nullb1, that of the drive /dev/nullb0"), "{other}");
+        // The drive at the path has been replaced by one with an identifier.
+        assert!(refusal(DriveIdentity::at_location("/dev/nullb0", geometry), &device).is_some());
+        // A table of an earlier version, which does not say that its serial number is a path.
+        let other = refusal(DriveIdentity::new("/dev/nullb0", geometry), &unnamed);
+        assert!(other.is_some(), "it is measured again");
+        let larger = Geometry { zone_count: geometry.zone_count + 1, ..geometry.clone() };
+        let other = refusal(DriveIdentity::of_profile("tiny", &larger), &simulated).expect("of another geometry");
+        assert!(other.contains("number of zones"), "{other}");
+    }
 }

@@ -10,12 +10,44 @@ const FORMAT: &str = "zonda-groups";
 /// The version that this program writes and reads.
 const VERSION: u32 = 1;
 
+/// What the serial number of a [`DriveIdentity`] is.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "kebab-case")]
+pub enum SerialKind {
+    /// An identifier of the drive itself: a serial number, or the UUID of an image or namespace.
+    #[default]
+    Identifier,
+    /// The profile of a simulated drive: `model:` and its name.
+    Profile,
+    /// Where the drive was when it was measured, as it reports no identifier: the path of a device
+    /// file, or the URL of a namespace.
+    Location,
+}
+
+impl SerialKind {
+    fn is_default(&self) -> bool {
+        *self == SerialKind::default()
+    }
+
+    /// As it is in the file.
+    fn name(self) -> &'static str {
+        match self {
+            SerialKind::Identifier => "identifier",
+            SerialKind::Profile => "profile",
+            SerialKind::Location => "location",
+        }
+    }
+}
+
 /// The drive that a table belongs to.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct DriveIdentity {
-    /// What identifies the drive: a serial number, or the UUID of an image.
+    /// What identifies the drive.
     pub serial: String,
+    /// What `serial` is. Absent in the file for an identifier.
+    #[serde(default, skip_serializing_if = "SerialKind::is_default")]
+    pub serial_kind: SerialKind,
     /// Bytes in a logical block.
     pub block_size_bytes: u32,
     /// Blocks from one zone's start to the next.
@@ -27,16 +59,30 @@ pub struct DriveIdentity {
 }
 
 impl DriveIdentity {
-    /// A drive of this geometry.
+    /// A drive with an identifier of its own.
     #[must_use]
     pub fn new(serial: impl Into<String>, geometry: &Geometry) -> DriveIdentity {
         DriveIdentity {
             serial: serial.into(),
+            serial_kind: SerialKind::Identifier,
             block_size_bytes: geometry.block_size_bytes,
             zone_size_blocks: geometry.zone_size_blocks.0,
             zone_capacity_blocks: geometry.zone_capacity_blocks.0,
             zone_count: geometry.zone_count,
         }
+    }
+
+    /// A simulated drive of the profile with this name.
+    #[must_use]
+    pub fn of_profile(name: &str, geometry: &Geometry) -> DriveIdentity {
+        let serial_kind = SerialKind::Profile;
+        DriveIdentity { serial_kind, ..DriveIdentity::new(format!("model:{name}"), geometry) }
+    }
+
+    /// A drive that reports no identifier, at this path or URL.
+    #[must_use]
+    pub fn at_location(location: impl Into<String>, geometry: &Geometry) -> DriveIdentity {
+        DriveIdentity { serial_kind: SerialKind::Location, ..DriveIdentity::new(location, geometry) }
     }
 }
 
@@ -220,6 +266,7 @@ impl StoredTable {
         let (stored, actual) = (&self.drive, drive);
         let properties = [
             ("serial number", stored.serial.clone(), actual.serial.clone()),
+            ("kind of serial number", stored.serial_kind.name().to_owned(), actual.serial_kind.name().to_owned()),
             ("block size", stored.block_size_bytes.to_string(), actual.block_size_bytes.to_string()),
             ("zone size", stored.zone_size_blocks.to_string(), actual.zone_size_blocks.to_string()),
             ("zone capacity", stored.zone_capacity_blocks.to_string(), actual.zone_capacity_blocks.to_string()),
@@ -394,5 +441,25 @@ mod tests {
         assert_eq!(error, "the table belongs to another drive: its number of zones is 14, that of the drive 9");
         let other = DriveIdentity { serial: "S2".to_owned(), ..stored.drive.clone() };
         assert!(stored.check_drive(&other).is_err_and(|error| error.to_string().contains("serial number is S1")));
+    }
+    #[test]
+    fn a_serial_number_says_what_it_is_and_that_of_an_earlier_table_is_an_identifier() {
+        let geometry = Geometry { zone_count: stored().drive.zone_count, ..Geometry::tiny() };
+        let simulated = DriveIdentity::of_profile("tiny", &geometry);
+        let located = DriveIdentity::at_location("/dev/nullb0", &geometry);
+        for (drive, serial, kind) in [
+            (&simulated, "model:tiny", Some("profile")),
+            (&located, "/dev/nullb0", Some("location")),
+            (&stored().drive, "S1", None),
+        ] {
+            let table = StoredTable { drive: drive.clone(), ..stored() };
+            let json: serde_json::Value = serde_json::from_str(&table.to_json()).unwrap();
+            assert_eq!((&json["drive"]["serial"], json["drive"]["serial_kind"].as_str()), (&serial.into(), kind));
+            assert_eq!(StoredTable::parse(&table.to_json()), Ok(table));
+        }
+        let named_alike = DriveIdentity::new("/dev/nullb0", &geometry);
+        let table = StoredTable { drive: named_alike, ..stored() };
+        let error = table.check_drive(&located).expect_err("the drive reports no identifier").to_string();
+        assert!(error.contains("kind of serial number is identifier, that of the drive location"), "{error}");
     }
 }

@@ -39,7 +39,7 @@ mod table;
 mod tests;
 mod visit;
 
-pub use format::{DriveIdentity, StoredTable, TableError};
+pub use format::{DriveIdentity, SerialKind, StoredTable, TableError};
 pub use machine::{Profiler, ProfilerConfig, ProfilerEvent, Progress, ReportFailed, Strategy};
 pub use run::{VirtualClock, run};
 pub use table::{Effort, Evidence, GroupId, GroupTable, UnknownReason, Verdict, ZoneEntry};

@@ -64,3 +64,22 @@ impl<D: ZonedDevice + ?Sized> ZonedDevice for Box<D> {
         (**self).next_timeout()
     }
 }
+
+/// A device of another owner, for example below a layer for the time of a run.
+impl<D: ZonedDevice + ?Sized> ZonedDevice for &mut D {
+    fn namespaces(&self) -> &Namespaces {
+        (**self).namespaces()
+    }
+
+    fn submit(&mut self, now: Instant, command: Command) -> Result<(), QueueFull> {
+        (**self).submit(now, command)
+    }
+
+    fn poll(&mut self, now: Instant, completions: &mut CompletionQueue) {
+        (**self).poll(now, completions);
+    }
+
+    fn next_timeout(&self) -> Option<Instant> {
+        (**self).next_timeout()
+    }
+}

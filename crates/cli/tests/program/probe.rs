@@ -38,6 +38,7 @@ fn the_groups_of_a_simulated_drive_are_shown_and_stored_as_they_are_printed() {
     let ran = zonda_in(&directory, &[&arguments[..], &["--json", "--out", "groups.json"]].concat());
     let json: serde_json::Value = serde_json::from_str(&ran.stdout).expect("the table is JSON");
     assert_eq!((&json["groups"], &json["drive"]["serial"]), (&8.into(), &"model:bae-small".into()));
+    assert_eq!(json["drive"]["serial_kind"], "profile");
     let stored = std::fs::read_to_string(directory.join("groups.json")).expect("the table was stored");
     let text = output_of(&arguments);
     assert!(text.starts_with("model:bae-small: 8 conflict groups\n"), "{text}");
@@ -62,9 +63,32 @@ fn a_server_schedules_by_the_groups_of_a_simulated_drive() {
     let write = |text: String| std::fs::write(directory.join("zonda.toml"), text).expect("the directory is writable");
     write(namespace("bae-small"));
     Server::start(&directory, &["--config", "zonda.toml"]).stop();
+    // Another drive with zones of the same size and number.
+    let own = include_str!("../../../profiles/drives/bae-small.toml");
+    std::fs::write(directory.join("other.toml"), own.replace("name = \"bae-small\"", "name = \"other\""))
+        .expect("it is writable");
+    write(namespace("other.toml"));
+    let refused = refused_in(&directory, &["serve", "--config", "zonda.toml"]);
+    assert!(
+        refused.contains("model:bae-small, that of the drive model:other") && refused.contains("probe"),
+        "{refused}"
+    );
     write(namespace("tiny"));
     let refused = refused_in(&directory, &["serve", "--config", "zonda.toml"]);
     assert!(refused.contains("groups.json"), "the table is of a drive with other zones: {refused}");
+}
+
+#[test]
+fn a_server_warns_of_a_table_without_a_group_and_uses_it() {
+    let directory = scratch("probe-no-groups");
+    make_drive(&directory, 0);
+    output_in(&directory, &["probe", "--groups-only", "drive", "--budget", "300ms", "--quiet", "--out", "groups.json"]);
+    let plan = "[server]\nlisten = [\"127.0.0.1:0\"]\n[[subsystem]]\nnqn = \"nqn.2026-01.io.zonda:a\"\n\
+                [[subsystem.namespace]]\nimage = \"drive\"\nscheduler = \"interference\"\ngroups = \"groups.json\"\n";
+    std::fs::write(directory.join("zonda.toml"), plan).expect("the directory is writable");
+    let log = Server::start(&directory, &["--config", "zonda.toml"]).stop();
+    let words = ["groups.json: no zone has a conflict group", "fair round robin", "zonda probe --groups-only DRIVE"];
+    assert!(words.iter().all(|words| log.contains(words)), "{log}");
 }
 
 #[test]
@@ -186,6 +210,22 @@ fn zones_are_written_only_after_confirmation_and_are_empty_at_the_end() {
     std::fs::write(&path, settings.replace(":4420", ":0")).expect("it can be written");
     let server = Server::start(&directory, &["--config", "report/zonda.toml"]);
     server.stop();
+}
+
+#[test]
+fn an_image_is_not_opened_for_writing_before_the_confirmation() {
+    let directory = scratch("probe-unconfirmed");
+    make_drive(&directory, 6);
+    let before = contents(directory.join("drive"));
+    // It locks the image against writers.
+    let server = Server::start(&directory, &["--read-only", "drive"]);
+    let arguments = ["probe", "drive", "--destructive", "--budget", "1s", "--quiet"];
+    let refused = refused_in(&directory, &arguments);
+    assert!(refused.contains("6.00 MiB of data in zones 0..6 would be lost") && refused.contains("--yes"), "{refused}");
+    let refused = refused_in(&directory, &[&arguments[..], &["--yes"]].concat());
+    assert!(refused.contains("in use"), "{refused}");
+    server.stop();
+    assert!(contents(directory.join("drive")) == before);
 }
 
 #[test]

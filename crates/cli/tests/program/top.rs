@@ -205,6 +205,35 @@ fn a_drive_with_a_scheduler_has_read_windows_and_write_tokens() {
     server.stop();
 }
 
+#[test]
+fn a_drive_with_conflict_groups_has_the_outstanding_commands_of_each() {
+    let directory = scratch("top-groups");
+    let probe = ["probe", "--groups-only", "model:bae-small", "--sample", "64", "--out", "groups.json", "--quiet"];
+    output_in(&directory, &probe);
+    let plan = "[server]\nlisten = \"127.0.0.1:0\"\ntiming = \"profile\"\n[[subsystem]]\nnqn = \"nqn.2026-01.io.zonda:a\"\n\
+                [[subsystem.namespace]]\nmemory = { profile = \"bae-small\" }\nscheduler = \"interference\"\n\
+                groups = \"groups.json\"\n";
+    file(&directory, "zonda.toml", plan);
+    let server = Server::start(&directory, &["--config", "zonda.toml"]);
+    let mut lines = Lines::start(&directory, server.http());
+    let idle = lines.next(true)["namespaces"][0]["conflict_groups"].clone();
+    let expected = serde_json::json!({"groups": 8, "is_used": true, "rejected": 0, "restored": 0, "outstanding": []});
+    assert_eq!(idle, expected, "no request is in progress");
+    under_load(&server, 1, || {
+        // A snapshot may be taken while no request is in the scheduler.
+        let of = |line: Value| line["namespaces"][0]["conflict_groups"]["outstanding"].as_array().cloned();
+        let busy = (0..600).find_map(|_| of(lines.next(true)).filter(|groups| !groups.is_empty()));
+        let busy = busy.expect("the profile takes longer than the server");
+        // The host uses one zone, with one command at a time.
+        assert_eq!(busy.len(), 1, "{busy:?}");
+        assert!(busy[0]["group"].as_u64().is_some_and(|group| group < 8), "{busy:?}");
+        assert_eq!((&busy[0]["waiting"], &busy[0]["in_flight"]), (&0.into(), &1.into()));
+    });
+    let picture = output_in(&directory, &["top", server.http(), "--once", "--interval", "100ms"]);
+    assert!(picture.contains("8 conflict groups, 0 with outstanding commands\n        ········\n"), "{picture}");
+    server.stop();
+}
+
 /// The view of a server, which has drawn its first picture.
 fn view(directory: &Path, server: &Server) -> OnTerminal {
     let top = OnTerminal::start(directory, &format!("top {} --interval 100ms", server.http()));

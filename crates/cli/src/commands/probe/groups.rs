@@ -13,7 +13,8 @@ use zonda_ssd::profile::Profile;
 use zonda_zoned::{Duration, LiveClock, NamespaceId, PayloadKind, Prng, ZoneIndex, ZonedDevice};
 
 use super::interrupt::Interrupt;
-use super::{MODEL, ProbeArgs, open, text};
+use super::open::{self, Mode};
+use super::{MODEL, ProbeArgs, text};
 use crate::commands::connect;
 use crate::errors::Failure;
 use crate::output::{Screen, print};
@@ -38,8 +39,8 @@ pub(super) fn run(args: &ProbeArgs) -> Result<(), Failure> {
         Some(name) => of_model(name, args, &interrupt)?,
         None => {
             let location = connect::location(&args.drive)?;
-            open::with(args, &location, |opened| {
-                of_device(opened.device, opened.clock, opened.serial, args, &interrupt)
+            open::with(args, &location, Mode::ReadOnly, |opened| {
+                of_device(opened.device, opened.clock, opened.drive, args, &interrupt)
             })?
         }
     };
@@ -73,13 +74,14 @@ fn of_model(name: &str, args: &ProbeArgs, interrupt: &Interrupt) -> Result<Measu
     for zone in 0..profile.geometry().zone_count {
         drive.prefill(ZoneIndex(zone), capacity).expect("full zones hold no active resource");
     }
-    of_device(&mut drive, &mut VirtualClock::default(), args.drive.clone(), args, interrupt)
+    let identity = DriveIdentity::of_profile(&profile.name, &profile.geometry());
+    of_device(&mut drive, &mut VirtualClock::default(), identity, args, interrupt)
 }
 
 fn of_device(
     device: &mut dyn ZonedDevice,
     clock: &mut dyn LiveClock,
-    serial: String,
+    drive: DriveIdentity,
     args: &ProbeArgs,
     interrupt: &Interrupt,
 ) -> Result<Measured, Failure> {
@@ -112,7 +114,6 @@ fn of_device(
     });
     bar.finish();
     let table: GroupTable = table.map_err(report_failed)?;
-    let drive = DriveIdentity::new(serial, &geometry);
     Ok(Measured { stored: StoredTable { drive, made_at_unix_s: unix_s(), table }, calibration })
 }
 

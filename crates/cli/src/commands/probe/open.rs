@@ -1,13 +1,16 @@
 //! Opens the drive that is measured: an image without writing a byte to it, unless zones are to be
 //! written.
 
-use zonda_devices::{DriveUser, Location, ReadOnlyImage, RingClock, user_of_image};
+use zonda_devices::random::uuid_text;
+use zonda_devices::{
+    Connection, DriveUser, Location, ReadOnlyImage, RingClock, device_location, user_of_image, uuid_of_identity,
+};
+use zonda_profiler::DriveIdentity;
 use zonda_ring::{Ring, RingOptions};
-use zonda_zoned::{LiveClock, ZonedDevice};
+use zonda_zoned::{LiveClock, NamespaceId, ZonedDevice};
 
 use super::ProbeArgs;
 use crate::commands::connect;
-use crate::commands::drive::image::peek;
 use crate::errors::Failure;
 use crate::remedies;
 
@@ -19,51 +22,68 @@ pub(super) struct Opened<'a> {
     pub(super) device: &'a mut dyn ZonedDevice,
     pub(super) clock: &'a mut dyn LiveClock,
     /// What identifies the drive.
-    pub(super) serial: String,
+    pub(super) drive: DriveIdentity,
 }
 
-/// Opens the drive, calls `work`, and closes it.
+/// How a drive is opened.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Mode {
+    /// Not a byte of an image is changed, and other programs may read it at the same time.
+    ReadOnly,
+    /// Zones may be written; an image is locked.
+    Writable,
+}
+
+/// Opens the drive, calls `work`, and closes it. Refuses drives that must not be written to if the
+/// measurement is destructive, in each mode.
 pub(super) fn with<T>(
     args: &ProbeArgs,
     location: &Location,
+    mode: Mode,
     work: impl FnOnce(Opened<'_>) -> Result<T, Failure>,
 ) -> Result<T, Failure> {
     if let Location::Image(path) = location {
         // A volume is assembled to be opened, which writes to its members.
         remedies::refuse_volume(path, "measure its drives one by one: zonda volume status DIR names them")?;
+        if args.destructive {
+            refuse_user(user_of_image(path), location)?;
+        }
     }
-    let serial = match location {
-        Location::Image(path) => peek(path).map(|image| zonda_devices::random::uuid_text(&image.spec.uuid)),
-        _ => None,
-    };
-    let serial = serial.unwrap_or_else(|| location.to_string());
     match location {
-        Location::Image(path) if !args.destructive => {
+        Location::Image(path) if mode == Mode::ReadOnly => {
             let ring = Ring::new(RingOptions::default()).map_err(|error| {
                 Failure::input(
                     format!("cannot create the event loop: {error}"),
                     "check the limit on open files (ulimit -n)",
                 )
             })?;
-            let (mut drive, _) = ReadOnlyImage::open(path, &ring).map_err(|error| match error {
+            let (mut image, _) = ReadOnlyImage::open(path, &ring).map_err(|error| match error {
                 error if error.is_missing => remedies::no_image(path, error),
                 error => connect::failure(error),
             })?;
             connect::warn_if_exposed(path);
-            work(Opened { device: &mut drive, clock: &mut RingClock(&ring), serial })
+            let uuid = uuid_text(&image.image().spec().uuid);
+            let drive = DriveIdentity::new(uuid, image.geometry(NamespaceId::FIRST));
+            work(Opened { device: &mut image, clock: &mut RingClock(&ring), drive })
         }
-        _ => {
-            if let (Location::Image(path), true) = (location, args.destructive) {
-                refuse_user(user_of_image(path), location)?;
+        _ => connect::with(location, &args.connect.options()?, |connection| {
+            if args.destructive {
+                refuse_user(connection.user().map_err(connect::failure)?, location)?;
             }
-            connect::with(location, &args.connect.options()?, |connection| {
-                if args.destructive {
-                    refuse_user(connection.user().map_err(connect::failure)?, location)?;
-                }
-                let (device, ring) = connection.parts();
-                work(Opened { device, clock: &mut RingClock(ring), serial })
-            })
-        }
+            let drive = identity(connection, location);
+            let (device, ring) = connection.parts();
+            work(Opened { device, clock: &mut RingClock(ring), drive })
+        }),
+    }
+}
+
+/// What identifies a drive: its own identifier, or its location if it reports none.
+fn identity(connection: &Connection, location: &Location) -> DriveIdentity {
+    let geometry = connection.geometry();
+    match (connection.identity().and_then(uuid_of_identity), location) {
+        (Some(uuid), _) => DriveIdentity::new(uuid_text(&uuid), geometry),
+        (None, Location::Device(path)) => DriveIdentity::at_location(device_location(path), geometry),
+        (None, _) => DriveIdentity::at_location(location.to_string(), geometry),
     }
 }
 

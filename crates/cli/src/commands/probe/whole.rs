@@ -8,12 +8,13 @@ use zonda_characterise::{
     Progress as Step, Report, Served, Source, Subject, characterise, html, zonda_toml,
 };
 use zonda_devices::Location;
-use zonda_profiler::{DriveIdentity, StoredTable};
-use zonda_zoned::{Duration, Geometry, ZoneIndex};
+use zonda_profiler::{DriveIdentity, ReportFailed, StoredTable};
+use zonda_zoned::{Duration, Geometry, LiveClock, ZoneIndex, ZonedDevice};
 
 use super::groups::{profile, report_failed, unix_s};
 use super::interrupt::Interrupt;
-use super::{MODEL, ProbeArgs, changes, open, words};
+use super::open::{self, Mode};
+use super::{MODEL, ProbeArgs, changes, words};
 use crate::commands::connect;
 use crate::errors::Failure;
 use crate::output::{Screen, print, print_json};
@@ -108,19 +109,40 @@ fn measure(args: &ProbeArgs) -> Result<Measured, Failure> {
     let interrupt = Interrupt::install()?;
     let source = source_of(&args.drive)?;
     if let Source::Profile(name) = &source {
-        let mut subject = ModelSubject::new(profile(name)?, args.destructive, args.seed);
+        let profile = profile(name)?;
+        let drive = DriveIdentity::of_profile(&profile.name, &profile.geometry());
+        let mut subject = ModelSubject::new(profile, args.destructive, args.seed);
         let geometry = subject.geometry().clone();
         let measured = characterise_with(&mut subject, args, &interrupt)?;
-        return Ok(report(args, &geometry, args.drive.clone(), source, measured));
+        return Ok(report(args, &geometry, drive, source, measured));
     }
     let location = connect::location(&args.drive)?;
-    open::with(args, &location, |opened| {
-        let mut subject = LiveSubject::new(opened.device, opened.clock)
-            .map_err(|status| report_failed(zonda_profiler::ReportFailed(status)))?;
+    let must_ask = args.destructive && !args.yes;
+    // An image is not opened for writing before the user agrees.
+    let agreed = match location {
+        Location::Image(_) if must_ask => Some(open::with(args, &location, Mode::ReadOnly, |opened| {
+            let subject = live(opened.device, opened.clock)?;
+            let zones = subject.choose_scratch();
+            agree(args, &subject, &zones)?;
+            Ok(zones)
+        })?),
+        _ => None,
+    };
+    let mode = if args.destructive { Mode::Writable } else { Mode::ReadOnly };
+    open::with(args, &location, mode, |opened| {
+        let mut subject = live(opened.device, opened.clock)?;
         if args.destructive {
-            let (scratch, lost) = subject.choose_scratch();
-            agree(args, &subject, &scratch, &lost)?;
-            subject.allow_writes(scratch, args.seed);
+            let zones = subject.choose_scratch();
+            match agreed {
+                None if must_ask => agree(args, &subject, &zones)?,
+                // Another program may have written in between.
+                Some(agreed) if agreed != zones => {
+                    let text = format!("the zones of {} have changed since the confirmation", args.drive);
+                    return Err(Failure::input(text, "stop the program that writes to it, and repeat the command"));
+                }
+                _ => {}
+            }
+            subject.allow_writes(zones.0, args.seed);
         }
         let geometry = subject.geometry().clone();
         let measured = characterise_with(&mut subject, args, &interrupt);
@@ -131,8 +153,12 @@ fn measure(args: &ProbeArgs) -> Result<Measured, Failure> {
             // The measurement is valid, and the user must know about the zone.
             let _ = writeln!(io::stderr(), "warning: {error}; reset it with zonda zone reset");
         }
-        Ok(report(args, &geometry, opened.serial, source, measured))
+        Ok(report(args, &geometry, opened.drive, source, measured))
     })
+}
+
+fn live<'a>(device: &'a mut dyn ZonedDevice, clock: &'a mut dyn LiveClock) -> Result<LiveSubject<'a>, Failure> {
+    LiveSubject::new(device, clock).map_err(|status| report_failed(ReportFailed(status)))
 }
 
 fn characterise_with(
@@ -153,12 +179,11 @@ fn characterise_with(
 fn report(
     args: &ProbeArgs,
     geometry: &Geometry,
-    serial: String,
+    drive: DriveIdentity,
     source: Source,
     measured: Characterisation,
 ) -> Measured {
     let is_virtual = matches!(source, Source::Profile(_));
-    let drive = DriveIdentity::new(serial, geometry);
     let conditions = Conditions {
         target: args.drive.clone(),
         is_virtual,
@@ -180,12 +205,8 @@ fn report(
 fn agree(
     args: &ProbeArgs,
     subject: &LiveSubject<'_>,
-    scratch: &[ZoneIndex],
-    lost: &[ZoneIndex],
+    (scratch, lost): &(Vec<ZoneIndex>, Vec<ZoneIndex>),
 ) -> Result<(), Failure> {
-    if args.yes {
-        return Ok(());
-    }
     let block_bytes = u64::from(subject.geometry().block_size_bytes);
     let bytes_of = |zones: &mut dyn Iterator<Item = usize>| {
         let blocks = zones.filter_map(|zone| zone_map::written_blocks(&subject.zones()[zone])).sum::<u64>();
@@ -193,7 +214,7 @@ fn agree(
     };
     let names = |zones: &[ZoneIndex]| zone_map::in_ranges(zones.iter().map(|zone| (zone.0, zone.0 + 1)), ZONES_WIDTH);
     let on_drive = bytes_of(&mut (0..subject.zones().len()));
-    let loss = match lost {
+    let loss = match &lost[..] {
         [] => "they are empty, so that no data is lost".to_owned(),
         _ => {
             let bytes = bytes_of(&mut lost.iter().map(|zone| zone.as_usize()));

@@ -119,6 +119,10 @@ pub(super) fn text(info: &ServerInfo, http: Option<&TcpListener>, screen: Screen
                 text += &format!("    Linux:  nvme connect -t tcp -a {ip} -s {port} -n {}{who}\n", subsystem.nqn);
             }
         }
+        let hosts = subsystem.hosts.as_ref().map_or(0, Vec::len);
+        if let Some(more) = hosts.checked_sub(HOSTS_SHOWN_MAX).filter(|more| *more > 0) {
+            text += &format!("            {} may connect, too\n", units::counted(more as u64, "other host"));
+        }
         if let Some(zoned) = subsystem.namespaces.iter().find(|namespace| !namespace.is_volume) {
             text += &format!("    zonda:  zonda zone report {}\n", url(&info.listen[0], &subsystem.nqn, zoned.id));
         }
@@ -227,5 +231,38 @@ mod tests {
             assert!(text.lines().any(|found| found == line), "{line} is not in\n{text}");
         }
         assert!(text.contains("io_uring is not available (not permitted)") && !text.contains("metrics"), "{text}");
+        assert!(!text.contains("other host"), "{text}");
+    }
+
+    #[test]
+    fn the_hosts_without_a_command_are_counted() {
+        let text_of = |hosts: usize| {
+            let host = |number| HostInfo {
+                nqn: format!("nqn.2026-01.io.zonda:h{number}"),
+                has_secret: false,
+                has_controller_secret: false,
+            };
+            let subsystem = SubsystemInfo {
+                nqn: "nqn.2026-01.io.zonda:a".to_owned(),
+                hosts: Some((0..hosts).map(host).collect()),
+                namespaces: Vec::new(),
+            };
+            let info = ServerInfo {
+                listen: vec!["127.0.0.1:4420".parse().expect("an address")],
+                backend: "epoll",
+                fallback_reason: None,
+                subsystems: vec![subsystem],
+                nbd: Vec::new(),
+            };
+            text(&info, None, Screen { width: 80, colour: false })
+        };
+        let shown = |text: &str| text.lines().filter(|line| line.contains("nvme connect")).count();
+        for (hosts, words) in
+            [(5, "            1 other host may connect, too"), (7, "            3 other hosts may connect, too")]
+        {
+            let text = text_of(hosts);
+            assert!(shown(&text) == 4 && text.lines().any(|line| line == words), "{text}");
+        }
+        assert!(shown(&text_of(4)) == 4 && !text_of(4).contains("other host"));
     }
 }

@@ -8,7 +8,7 @@ use super::canvas::{BOLD, Canvas, DIM, PLAIN, clock, in_colour, short_count};
 use super::frame::{Frame, Row, ShareOfPool};
 use super::map::{self, Owners};
 use super::view::{Connection, Map, View};
-use super::{help, table};
+use super::{groups, help, table};
 use crate::units;
 
 /// A smaller terminal shows only that it is too small.
@@ -87,6 +87,9 @@ fn body(canvas: &mut Canvas<'_>, view: &View, frame: &Frame, end: u16) {
     };
     for text in details(row) {
         line = canvas.put_wrapped(line, &text, PLAIN);
+    }
+    if let Some(all) = &row.conflict_groups {
+        line = groups::draw(canvas, line, all);
     }
     for problem in frame.pool_of(row).into_iter().flat_map(|pool| pool.report.problems()) {
         line = canvas.put_wrapped(line, problem, in_colour(Color::Red).patch(BOLD));

@@ -3,7 +3,8 @@
 use serde::Serialize;
 use zonda_devices::{PoolGroupCount, PoolNamespaceReport, VolumeReport};
 use zonda_exports::snapshot::{
-    GrantsSnapshot, NamespaceSnapshot, PoolSnapshot, Snapshot, SubsystemSnapshot, ZoneMapSnapshot,
+    GrantsSnapshot, GroupSnapshot, NamespaceSnapshot, PoolSnapshot, SchedulerSnapshot, Snapshot, SubsystemSnapshot,
+    TableSnapshot, ZoneMapSnapshot,
 };
 
 use super::rates::Rates;
@@ -64,12 +65,31 @@ pub(super) struct Row {
     /// Absent while no request is in progress in the scheduler, and without one.
     #[serde(flatten)]
     pub(super) grants: Option<GrantsSnapshot>,
+    /// Absent for a scheduler without conflict groups.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub(super) conflict_groups: Option<ConflictGroups>,
     #[serde(skip)]
     pub(super) volume: Option<VolumeReport>,
     #[serde(skip)]
     pub(super) dlwa: Option<f64>,
     #[serde(skip)]
     pub(super) maps: Vec<ZoneMapSnapshot>,
+}
+
+/// The conflict groups of a drive in the scheduler `interference`. Namespaces of a pool share those
+/// of its drive.
+#[derive(Clone, Debug, Default, PartialEq, Serialize)]
+pub(super) struct ConflictGroups {
+    #[serde(flatten)]
+    pub(super) table: TableSnapshot,
+    /// Groups with outstanding commands.
+    pub(super) outstanding: Vec<GroupSnapshot>,
+}
+
+impl ConflictGroups {
+    fn of(scheduler: &SchedulerSnapshot) -> Option<ConflictGroups> {
+        scheduler.table.map(|table| ConflictGroups { table, outstanding: scheduler.groups.clone() })
+    }
 }
 
 /// What a pool has for one of its namespaces.
@@ -200,10 +220,8 @@ fn row(now: &Snapshot, subsystem: &SubsystemSnapshot, namespace: &NamespaceSnaps
         open_zones: namespace.open_zones,
         max_open_zones: namespace.max_open_zones,
         share: pool.zip(own).map(|(pool, own)| ShareOfPool::of(pool, own)),
-        scheduler: namespace.scheduler.as_ref().map(|scheduler| match scheduler.table {
-            Some(table) if !table.is_used => format!("{}, conflict groups contradicted", scheduler.name),
-            _ => scheduler.name.clone(),
-        }),
+        scheduler: namespace.scheduler.as_ref().map(|scheduler| scheduler.name.clone()),
+        conflict_groups: namespace.scheduler.as_ref().and_then(ConflictGroups::of),
         grants: namespace.scheduler.as_ref().and_then(|scheduler| scheduler.grants),
         volume: namespace.volume.clone(),
         dlwa: namespace.life.as_ref().map(|life| life.dlwa),

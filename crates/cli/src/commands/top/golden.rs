@@ -49,6 +49,12 @@ fn a_plain_drive() {
 }
 
 #[test]
+fn a_drive_with_conflict_groups() {
+    check("groups", &view_of(&samples::conflict_groups(true), "127.0.0.1:9420"));
+    check("groups_contradicted", &view_of(&samples::conflict_groups(false), "127.0.0.1:9420"));
+}
+
+#[test]
 fn a_server_that_does_not_answer() {
     let mut view = view_of(&samples::pool(), "127.0.0.1:9420");
     view.lose("Connection refused (os error 111)".to_owned());
@@ -65,7 +71,7 @@ fn the_help() {
 
 #[test]
 fn no_size_of_the_terminal_is_a_panic() {
-    let servers = [samples::pool(), samples::volume(), samples::drive()];
+    let servers = [samples::pool(), samples::volume(), samples::drive(), samples::conflict_groups(false)];
     for server in &servers {
         let mut view = view_of(server, "a-server-with-a-long-name.example.org:9420");
         for action in [Action::Close, Action::Map, Action::Help] {

@@ -3,7 +3,7 @@
 use super::canvas::{BOLD, Canvas, PLAIN};
 
 /// Keys, then figures.
-const LINES: [(&str, &str); 20] = [
+const LINES: [(&str, &str); 21] = [
     ("q", "quit"),
     ("↑ ↓ ← → tab", "select a namespace"),
     ("s", "sort by bandwidth, IOPS, p99.9, or as configured"),
@@ -19,6 +19,7 @@ const LINES: [(&str, &str); 20] = [
     ("used", "spares in stripe groups that can be written"),
     ("reads", "16/20: reads in flight of the window that the scheduler allows"),
     ("tokens", "bytes that the scheduler allows it to write"),
+    ("▁▂█ ·", "outstanding commands of a conflict group, relative to the most"),
     ("", ""),
     ("a b c", "zones in groups of the namespaces of a pool; A: writable"),
     ("# + ~ ×", "log of the pool, reserved for groups, being reset, unusable"),

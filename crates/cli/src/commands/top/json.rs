@@ -117,5 +117,19 @@ mod tests {
             |key: &str| json["namespaces"].as_array().map(|all| all.iter().filter_map(|own| own[key].as_u64()).sum());
         assert_eq!((sum("spares_own"), sum("spares_lent")), (Some(128), sum("spares_leased")));
         assert_eq!(json["pools"][0]["spare_zones"], 128);
+        assert!(!backup.contains_key("conflict_groups"), "{backup:?}");
+    }
+
+    #[test]
+    fn a_line_has_the_outstanding_commands_of_each_conflict_group() {
+        let (before, now) = samples::conflict_groups(false);
+        let json = serde_json::to_value(line(&Frame::of(Some(&before), &now))).expect("it is JSON");
+        let drive = &json["namespaces"][0];
+        assert_eq!(drive["scheduler"], "interference");
+        let groups = &drive["conflict_groups"];
+        let counts = ["groups", "rejected", "restored"].map(|key| groups[key].as_u64());
+        assert_eq!((counts, &groups["is_used"]), ([Some(128), Some(1), Some(0)], &false.into()));
+        assert_eq!(groups["outstanding"][7], serde_json::json!({"group": 21, "waiting": 17, "in_flight": 8}));
+        assert_eq!(groups["outstanding"][43], serde_json::json!({"waiting": 2, "in_flight": 5}), "unknown zones");
     }
 }

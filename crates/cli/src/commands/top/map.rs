@@ -10,9 +10,9 @@ use super::canvas::{BOLD, Canvas, DIM, PLAIN, in_colour};
 use crate::units;
 
 /// Columns before the first cell: the number of its zone.
-const LABEL_WIDTH: u16 = 8;
+pub(super) const LABEL_WIDTH: u16 = 8;
 /// Heights of a cell, from almost empty to full.
-const HEIGHTS: [&str; 8] = ["▁", "▂", "▃", "▄", "▅", "▆", "▇", "█"];
+pub(super) const HEIGHTS: [&str; 8] = ["▁", "▂", "▃", "▄", "▅", "▆", "▇", "█"];
 /// Colours of namespaces; their letters distinguish them, too.
 const OWNERS: [Color; 6] = [Color::Green, Color::Magenta, Color::Cyan, Color::Red, Color::Blue, Color::Yellow];
 

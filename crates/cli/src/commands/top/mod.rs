@@ -6,7 +6,7 @@
 //! frame.rs    all namespaces at one moment, with their rates
 //! json.rs     a frame as a line of JSON
 //! view.rs     what the terminal shows, and what keys do to it
-//! draw.rs     the picture of a view (table.rs, map.rs, help.rs on canvas.rs)
+//! draw.rs     the picture of a view (table.rs, groups.rs, map.rs, help.rs on canvas.rs)
 //! live.rs     the terminal, keys and signals
 //! ```
 
@@ -15,6 +15,7 @@ mod draw;
 mod frame;
 #[cfg(test)]
 mod golden;
+mod groups;
 mod help;
 mod json;
 mod live;
@@ -47,7 +48,8 @@ pub(crate) const LONG_ABOUT: &str = "Show the activity of a running server, upda
 zone map of the drive.
 
 Each row has bandwidth, IOPS, latencies, and active zones. A namespace of a pool also has the widths of its stripe groups, its \
-essentials, and its spares: its own, lent and leased ones. With the scheduler ezns it has read windows and write tokens. Press ? \
+essentials, and its spares: its own, lent and leased ones. With the scheduler ezns it has read windows and write tokens, with the scheduler \
+interference the outstanding commands of each conflict group. Press ? \
 for an explanation of each figure (docs/guide/serve.md).
 
 The server is found by its HTTP address, as zonda status does, or by the directory of a pool or volume that it serves. If it is \

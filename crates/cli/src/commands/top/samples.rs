@@ -5,8 +5,8 @@ use zonda_devices::{
 };
 use zonda_exports::LATENCY_BOUNDS_NS;
 use zonda_exports::snapshot::{
-    CommandSnapshot, GrantsSnapshot, LifeSnapshot, MemorySnapshot, NamespaceSnapshot, PoolPartSnapshot, PoolSnapshot,
-    SchedulerSnapshot, Snapshot, SubsystemSnapshot, ZoneMapSnapshot,
+    CommandSnapshot, GrantsSnapshot, GroupSnapshot, LifeSnapshot, MemorySnapshot, NamespaceSnapshot, PoolPartSnapshot,
+    PoolSnapshot, SchedulerSnapshot, Snapshot, SubsystemSnapshot, TableSnapshot, ZoneMapSnapshot,
 };
 
 const MIB: u64 = 1 << 20;
@@ -234,5 +234,28 @@ pub(super) fn drive() -> (Snapshot, Snapshot) {
         ..NamespaceSnapshot::default()
     };
     let now = server(vec![namespace], Vec::new());
+    (before(&now), now)
+}
+
+/// A drive with the scheduler `interference`, whose table of 128 conflict groups is used or not.
+pub(super) fn conflict_groups(is_used: bool) -> (Snapshot, Snapshot) {
+    let (_, mut now) = drive();
+    let namespace = &mut now.subsystems[0].namespaces[0];
+    // A hot group, and a queue on each third one.
+    let group = |number| GroupSnapshot {
+        group: Some(number),
+        waiting: if number == 21 { 17 } else { 0 },
+        in_flight: if number == 21 { 8 } else { 1 + number % 4 },
+    };
+    let mut groups: Vec<GroupSnapshot> = (0..128).step_by(3).map(group).collect();
+    groups.push(GroupSnapshot { group: None, waiting: 2, in_flight: 5 });
+    namespace.scheduler = Some(SchedulerSnapshot {
+        name: "interference".to_owned(),
+        waiting: groups.iter().map(|group| u64::from(group.waiting)).sum(),
+        in_flight: groups.iter().map(|group| u64::from(group.in_flight)).sum(),
+        grants: None,
+        groups,
+        table: Some(TableSnapshot { groups: 128, is_used, rejected: u64::from(!is_used), restored: 0 }),
+    });
     (before(&now), now)
 }
