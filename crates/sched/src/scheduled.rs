@@ -34,6 +34,9 @@ pub struct Scheduled<D> {
     /// It has refused a read, too.
     is_full: bool,
     counters: ScheduledCounters,
+    /// No command waits, and the scheduler, when it was last asked for one, was told of all that has
+    /// ended: it need not be asked again.
+    is_settled: bool,
     /// The releases, if they are recorded.
     releases: Option<VecDeque<CommandId>>,
     /// Reused.
@@ -80,6 +83,7 @@ impl<D: ZonedDevice> Scheduled<D> {
             is_dispatching: false,
             accepts: Accepts::All,
             is_full: false,
+            is_settled: true,
             counters: ScheduledCounters::default(),
             releases: None,
             freed: Vec::new(),
@@ -209,39 +213,92 @@ impl<D: ZonedDevice> Scheduled<D> {
 
     /// Submits what the scheduler chooses to the device below.
     fn release(&mut self, now: Instant) {
+        if self.is_settled {
+            self.is_dispatching = false;
+            return;
+        }
         self.release_until_busy(now);
         self.is_dispatching = now < self.dispatches_at && self.scheduler.waiting() > 0;
     }
 
     fn release_until_busy(&mut self, now: Instant) {
         while self.in_flight.len() < self.in_flight_max && !self.is_full && now >= self.dispatches_at {
-            let Some(id) = self.scheduler.pop(now, self.accepts) else { return };
+            let Some(id) = self.scheduler.pop(now, self.accepts) else {
+                self.is_settled = self.order.len() == 0;
+                return;
+            };
             let command = self.order.take_command(id);
             let own_id = command.id;
-            let slot = self.in_flight.insert(None);
-            match self.inner.submit(now, command.with_id(CommandId::from(slot))) {
-                Ok(()) => {
+            match self.submit_below(now, command) {
+                Ok(slot) => {
                     let (request, merged) = self.on_released(id, own_id);
                     self.dispatches_at = now + self.dispatch_time * (1 + merged.len() as u64);
                     self.in_flight[slot] = Some(Flight { id: own_id, merged, request, released: now });
                 }
                 Err(QueueFull(command)) => {
-                    self.in_flight.remove(slot);
-                    self.order.put_back(id, command.with_id(own_id));
+                    self.order.put_back(id, command);
                     let request = self.order.request(id);
                     self.scheduler.put_back(id, request);
-                    self.accepts = Accepts::Reads;
-                    self.is_full = request.kind == RequestKind::Read;
+                    let kind = request.kind;
+                    self.on_refused(kind);
                 }
             }
         }
     }
 
+    /// Submits a command to the device below, with the number of its slot as identifier.
+    fn submit_below(&mut self, now: Instant, command: Command) -> Result<Key<Option<Flight>>, QueueFull> {
+        let own_id = command.id;
+        let slot = self.in_flight.insert(None);
+        match self.inner.submit(now, command.with_id(CommandId::from(slot))) {
+            Ok(()) => Ok(slot),
+            Err(QueueFull(command)) => {
+                self.in_flight.remove(slot);
+                Err(QueueFull(command.with_id(own_id)))
+            }
+        }
+    }
+
+    /// What the device below does not accept until its next completion.
+    fn on_refused(&mut self, kind: RequestKind) {
+        self.accepts = Accepts::Reads;
+        self.is_full = kind == RequestKind::Read;
+    }
+
+    /// Whether a command is released before it has a place among those that wait.
+    fn passes(&mut self, now: Instant, request: &Request) -> bool {
+        let has_slot = self.in_flight.len() < self.in_flight_max && !self.is_refused() && now >= self.dispatches_at;
+        has_slot && self.order.len() == 0 && self.scheduler.pass(now, request)
+    }
+
+    /// Submits a command that passes to the device below. If that refuses it, it waits.
+    fn release_passed(&mut self, now: Instant, command: Command, request: Request) {
+        let own_id = command.id;
+        match self.submit_below(now, command) {
+            Ok(slot) => {
+                self.dispatches_at = now + self.dispatch_time;
+                self.in_flight[slot] = Some(Flight { id: own_id, merged: Vec::new(), request, released: now });
+                if let Some(releases) = &mut self.releases {
+                    releases.push_back(own_id);
+                }
+            }
+            Err(QueueFull(command)) => {
+                let kind = request.kind;
+                let (id, _) = self.order.insert(command, request);
+                self.scheduler.put_back_passed(id, self.order.request(id));
+                self.on_refused(kind);
+            }
+        }
+        self.release(now);
+    }
+
     /// Merges a write into one that waits.
     fn merged(&mut self, command: Command, request: &Request) -> Result<(), Command> {
-        let geometry = self.inner.namespaces().geometry(command.namespace);
-        match geometry {
-            Some(geometry) if self.merges && !request.is_conventional => {
+        if !self.merges {
+            return Err(command);
+        }
+        match self.inner.namespaces().geometry(command.namespace) {
+            Some(geometry) if !request.is_conventional => {
                 self.order.merge(command, request, geometry.max_transfer_blocks)
             }
             _ => Err(command),
@@ -276,43 +333,47 @@ impl<D: ZonedDevice> ZonedDevice for Scheduled<D> {
             Some(geometry) => Request::of(&command, geometry, now),
             None => Request::to_nowhere(&command, now),
         };
+        self.counters.submitted += 1;
         let before = self.order.len();
         let command = match self.merged(command, &request) {
             Ok(()) => {
-                self.counters.submitted += 1;
                 self.counters.waited += 1;
                 self.counters.merged += 1;
                 return Ok(());
             }
             Err(command) => command,
         };
+        self.is_settled = false;
         let group = self.scheduler.group(&request);
-        let (id, is_free) = self.order.insert(command, Request { group, ..request });
-        if is_free {
-            self.scheduler.push(id, self.order.request(id));
-            self.release(now);
+        let request = Request { group, number: self.order.next_number(), ..request };
+        if self.passes(now, &request) {
+            self.release_passed(now, command, request);
+        } else {
+            let (id, is_free) = self.order.insert(command, request);
+            if is_free {
+                self.scheduler.push(id, self.order.request(id));
+                self.release(now);
+            }
         }
-        self.counters.submitted += 1;
         self.counters.waited += u64::from(self.order.len() > before);
         self.counters.waiting_max = self.counters.waiting_max.max(self.order.len() as u64);
         Ok(())
     }
 
     fn poll(&mut self, now: Instant, completions: &mut CompletionQueue) {
-        let mut ended = std::mem::take(&mut self.scratch);
-        self.inner.poll(now, &mut ended);
-        while let Some(completion) = ended.pop() {
+        self.inner.poll(now, &mut self.scratch);
+        while let Some(completion) = self.scratch.pop() {
             let slot = Key::of_command(completion.id).expect("the device returns identifiers that it was given");
             let flight = self.in_flight.remove(slot).expect("it was accepted before it completes");
             let Flight { id, merged, request, released } = flight;
             let outcome = Outcome { latency: now.since(released), is_success: completion.status.is_success() };
+            self.is_settled = false;
             self.scheduler.on_completion(now, &request, outcome);
             for id in merged {
                 completions.push(Completion { id, ..completion.clone() });
             }
             completions.push(Completion { id, ..completion });
         }
-        self.scratch = ended;
         // A device may have refused a command with nothing in flight, so each poll tries again.
         (self.accepts, self.is_full) = (Accepts::All, false);
         self.release(now);
