@@ -36,7 +36,7 @@ pub struct Scheduled<D> {
     counters: ScheduledCounters,
     /// No command waits, and the scheduler, when it was last asked for one, was told of all that has
     /// ended: it need not be asked again.
-    is_settled: bool,
+    is_resolved: bool,
     /// The releases, if they are recorded.
     releases: Option<VecDeque<CommandId>>,
     /// Reused.
@@ -83,7 +83,7 @@ impl<D: ZonedDevice> Scheduled<D> {
             is_dispatching: false,
             accepts: Accepts::All,
             is_full: false,
-            is_settled: true,
+            is_resolved: true,
             counters: ScheduledCounters::default(),
             releases: None,
             freed: Vec::new(),
@@ -213,7 +213,7 @@ impl<D: ZonedDevice> Scheduled<D> {
 
     /// Submits what the scheduler chooses to the device below.
     fn release(&mut self, now: Instant) {
-        if self.is_settled {
+        if self.is_resolved {
             self.is_dispatching = false;
             return;
         }
@@ -224,7 +224,7 @@ impl<D: ZonedDevice> Scheduled<D> {
     fn release_until_busy(&mut self, now: Instant) {
         while self.in_flight.len() < self.in_flight_max && !self.is_full && now >= self.dispatches_at {
             let Some(id) = self.scheduler.pop(now, self.accepts) else {
-                self.is_settled = self.order.len() == 0;
+                self.is_resolved = self.order.len() == 0;
                 return;
             };
             let command = self.order.take_command(id);
@@ -343,7 +343,7 @@ impl<D: ZonedDevice> ZonedDevice for Scheduled<D> {
             }
             Err(command) => command,
         };
-        self.is_settled = false;
+        self.is_resolved = false;
         let group = self.scheduler.group(&request);
         let request = Request { group, number: self.order.next_number(), ..request };
         if self.passes(now, &request) {
@@ -367,7 +367,7 @@ impl<D: ZonedDevice> ZonedDevice for Scheduled<D> {
             let flight = self.in_flight.remove(slot).expect("it was accepted before it completes");
             let Flight { id, merged, request, released } = flight;
             let outcome = Outcome { latency: now.since(released), is_success: completion.status.is_success() };
-            self.is_settled = false;
+            self.is_resolved = false;
             self.scheduler.on_completion(now, &request, outcome);
             for id in merged {
                 completions.push(Completion { id, ..completion.clone() });
