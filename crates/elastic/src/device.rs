@@ -4,7 +4,8 @@
 //! if the one that it had is lost. Its hosts see the same namespaces all the time.
 
 use zonda_zoned::{
-    Command, CompletionQueue, Duration, Instant, NamespaceId, Namespaces, PayloadKind, QueueFull, ZonedDevice,
+    Command, Completion, CompletionQueue, Duration, Instant, NamespaceId, Namespaces, PayloadKind, QueueFull,
+    ZonedDevice,
 };
 
 use crate::bug::Seeded;
@@ -218,22 +219,16 @@ impl<D: ZonedDevice> ElasticDevice<D> {
     fn process(&mut self, now: Instant) {
         self.retry_at.take_if(|at| *at <= now);
         loop {
-            self.send(now);
-            let mut ended = std::mem::take(&mut self.scratch);
-            self.drive.poll(now, &mut ended);
-            let is_over = ended.is_empty();
-            while let Some(completion) = ended.pop() {
-                match &mut self.state {
-                    State::Starting(start) | State::Reopening { start, .. } => start.on_completion(now, completion),
-                    State::Open(pool) => pool.on_completion(now, completion),
-                    State::Lost { .. } | State::Refused(_) => {}
-                }
+            let (drive, scratch) = (&mut self.drive, &mut self.scratch);
+            let (has_completions, is_stuck) = match &mut self.state {
+                State::Open(pool) => pool.exchange(drive, now, scratch),
+                State::Starting(start) | State::Reopening { start, .. } => start.exchange(drive, now, scratch),
+                State::Lost { .. } | State::Refused(_) => Lost.exchange(drive, now, scratch),
+            };
+            if is_stuck {
+                self.retry_at = Some(now + FULL_PAUSE);
             }
-            self.scratch = ended;
-            if self.take_outcome() || (is_over && self.reopen_if_due(now)) {
-                continue;
-            }
-            if is_over {
+            if !self.take_outcome() && !has_completions && !self.reopen_if_due(now) {
                 return;
             }
         }
@@ -294,28 +289,76 @@ impl<D: ZonedDevice> ElasticDevice<D> {
         self.state = State::Reopening { start: self.start_again(&before), before, is_reconnected: false };
         true
     }
+}
 
-    fn send(&mut self, now: Instant) {
-        loop {
-            let command = match &mut self.state {
-                State::Starting(start) | State::Reopening { start, .. } => start.poll_command(now),
-                State::Open(pool) => pool.poll_command(now),
-                State::Lost { .. } | State::Refused(_) => None,
-            };
-            let Some(command) = command else { return };
-            if let Err(QueueFull(command)) = self.drive.submit(now, command) {
-                match &mut self.state {
-                    State::Starting(start) | State::Reopening { start, .. } => start.on_queue_full(command),
-                    State::Open(pool) => pool.on_queue_full(command),
-                    State::Lost { .. } | State::Refused(_) => {}
-                }
-                if self.drive.next_timeout().is_none() {
-                    self.retry_at = Some(now + FULL_PAUSE);
-                }
-                return;
+/// What has commands for a drive.
+trait Submitter {
+    fn poll_command(&mut self, now: Instant) -> Option<Command>;
+    fn on_queue_full(&mut self, command: Command);
+    fn on_completion(&mut self, now: Instant, completion: Completion);
+
+    /// Exchanges commands and completions with a drive once. Returns whether there were completions, and
+    /// whether the drive has refused a command.
+    #[inline]
+    fn exchange<D: ZonedDevice>(&mut self, drive: &mut D, now: Instant, scratch: &mut CompletionQueue) -> (bool, bool) {
+        let mut is_refused = false;
+        while let Some(command) = self.poll_command(now) {
+            if let Err(QueueFull(command)) = drive.submit(now, command) {
+                self.on_queue_full(command);
+                is_refused = true;
+                break;
             }
         }
+        let is_stuck = is_refused && drive.next_timeout().is_none();
+        drive.poll(now, scratch);
+        let has_completions = !scratch.is_empty();
+        while let Some(completion) = scratch.pop() {
+            self.on_completion(now, completion);
+        }
+        (has_completions, is_stuck)
     }
+}
+
+impl Submitter for Pool {
+    #[inline]
+    fn poll_command(&mut self, now: Instant) -> Option<Command> {
+        Pool::poll_command(self, now)
+    }
+
+    fn on_queue_full(&mut self, command: Command) {
+        Pool::on_queue_full(self, command);
+    }
+
+    fn on_completion(&mut self, now: Instant, completion: Completion) {
+        Pool::on_completion(self, now, completion);
+    }
+}
+
+impl Submitter for Start {
+    fn poll_command(&mut self, now: Instant) -> Option<Command> {
+        Start::poll_command(self, now)
+    }
+
+    fn on_queue_full(&mut self, command: Command) {
+        Start::on_queue_full(self, command);
+    }
+
+    fn on_completion(&mut self, now: Instant, completion: Completion) {
+        Start::on_completion(self, now, completion);
+    }
+}
+
+/// After the loss of its pool, the drive has commands that no one waits for.
+struct Lost;
+
+impl Submitter for Lost {
+    fn poll_command(&mut self, _now: Instant) -> Option<Command> {
+        None
+    }
+
+    fn on_queue_full(&mut self, _command: Command) {}
+
+    fn on_completion(&mut self, _now: Instant, _completion: Completion) {}
 }
 
 impl<D: ZonedDevice> ZonedDevice for ElasticDevice<D> {

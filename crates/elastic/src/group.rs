@@ -37,7 +37,7 @@ struct Jump {
 }
 
 /// Consecutive blocks of a zone that hold blocks of a command.
-#[derive(Clone, Debug, PartialEq, Eq)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct Piece {
     /// Place of the zone in the group.
     pub(crate) place: usize,
@@ -188,6 +188,9 @@ impl Group {
         let own = self.blocks();
         assert!(own.start <= range.start && range.start < range.end && range.end <= own.end, "blocks of the group");
         let (mut start, end) = (range.start - own.start, range.end - own.start);
+        if self.jumps.is_empty() {
+            return self.pieces_of_run(start, end, 0, out);
+        }
         while start < end {
             let part_end = end.min(self.next_jump_after(start));
             self.pieces_of_run(start, part_end, self.shift_at(start), out);
@@ -197,14 +200,15 @@ impl Group {
 
     /// The pieces of blocks between two jumps.
     fn pieces_of_run(&self, start: u64, end: u64, shift_rows: u64, out: &mut Vec<Piece>) {
-        let (stripe, width) = (self.stripe_blocks, self.zones.len() as u64);
+        // The width is a power of two, for which no division is needed.
+        let (stripe, width, width_log2) = (self.stripe_blocks, self.zones.len() as u64, self.zones.len().ilog2());
         let (first_stripe, last_stripe) = (start / stripe, (end - 1) / stripe);
         for first in first_stripe..=last_stripe.min(first_stripe + width - 1) {
-            let place = (first % width) as usize;
-            let last = first + (last_stripe - first) / width * width;
+            let place = (first & (width - 1)) as usize;
+            let last = first + ((last_stripe - first) & !(width - 1));
             let from = if first == first_stripe { start % stripe } else { 0 };
             let to = if last == last_stripe { (end - 1) % stripe + 1 } else { stripe };
-            let place_of = |index: u64| (index / width + shift_rows) * stripe;
+            let place_of = |index: u64| ((index >> width_log2) + shift_rows) * stripe;
             let zone_block = place_of(first) + from;
             out.push(Piece {
                 place,

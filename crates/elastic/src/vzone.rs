@@ -135,6 +135,7 @@ const _: () = assert!(
 
 impl VZone {
     /// The first block behind its groups.
+    #[inline]
     pub(crate) fn groups_end(&self) -> u64 {
         self.groups.last().map_or(0, |group| group.blocks().end)
     }
@@ -185,6 +186,12 @@ impl VZone {
     /// Whether nothing waits and nothing is in flight.
     pub(crate) fn is_idle(&self) -> bool {
         self.items.is_empty() && self.busy.is_none() && self.writes.is_empty() && self.reads == 0 && self.endings == 0
+    }
+
+    /// Whether an item that it gets is its next one, and without one it waits for nothing.
+    #[inline]
+    pub(crate) fn has_nothing_to_do(&self) -> bool {
+        self.items.is_empty() && self.busy.is_none() && self.failure.is_none()
     }
 
     /// Whether a Finish has taken effect and waits for the writes before it.

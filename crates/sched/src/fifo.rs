@@ -46,6 +46,10 @@ impl Scheduler for Fifo {
         self.push(id, request);
     }
 
+    fn pass(&mut self, _now: Instant, _request: &Request) -> bool {
+        self.waiting() == 0
+    }
+
     fn on_completion(&mut self, _now: Instant, _request: &Request, _outcome: Outcome) {}
 
     fn waiting(&self) -> usize {

@@ -23,6 +23,8 @@ mod fifo;
 mod interference;
 mod load;
 mod order;
+#[cfg(test)]
+mod passing;
 mod policy;
 mod request;
 mod scheduled;

@@ -63,10 +63,14 @@ impl Order {
         &self.waiting[id.0].request
     }
 
-    /// Adds a command; returns whether it is free.
-    pub(crate) fn insert(&mut self, command: Command, mut request: Request) -> (RequestId, bool) {
+    /// The number of the next request.
+    pub(crate) fn next_number(&mut self) -> u64 {
         self.submitted += 1;
-        request.number = self.submitted;
+        self.submitted
+    }
+
+    /// Adds a command whose request has its number; returns whether it is free.
+    pub(crate) fn insert(&mut self, command: Command, request: Request) -> (RequestId, bool) {
         let mut found = std::mem::take(&mut self.found);
         self.collect_earlier(&request, &mut found);
         found.retain(|earlier| request.must_wait_for(&self.waiting[earlier.0].request));

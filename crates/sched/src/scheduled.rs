@@ -23,8 +23,9 @@ pub struct Scheduled<D> {
     /// Absent while the device decides whether it accepts the command.
     in_flight: Slab<Option<Flight>>,
     in_flight_max: usize,
-    /// Those in flight that are no reads.
+    /// Those in flight that are no reads, and how many there may be.
     writes_in_flight: usize,
+    writes_max: usize,
     merges: bool,
     dispatch_time: Duration,
     /// When the host's processor may release the next command.
@@ -36,6 +37,9 @@ pub struct Scheduled<D> {
     /// It has refused a read, too.
     is_full: bool,
     counters: ScheduledCounters,
+    /// No command waits, and the scheduler, when it was last asked for one, was told of all that has
+    /// ended: it need not be asked again.
+    is_resolved: bool,
     /// The releases, if they are recorded.
     releases: Option<VecDeque<CommandId>>,
     /// Reused.
@@ -70,6 +74,7 @@ impl<D: ZonedDevice> Scheduled<D> {
     /// A device whose commands wait for `scheduler`.
     #[must_use]
     pub fn new(inner: D, scheduler: Box<dyn Scheduler>) -> Scheduled<D> {
+        let writes_max = scheduler.slots_of_writes(IN_FLIGHT_MAX);
         Scheduled {
             inner,
             scheduler,
@@ -77,12 +82,14 @@ impl<D: ZonedDevice> Scheduled<D> {
             in_flight: Slab::new(),
             in_flight_max: IN_FLIGHT_MAX,
             writes_in_flight: 0,
+            writes_max,
             merges: false,
             dispatch_time: Duration::ZERO,
             dispatches_at: Instant::ZERO,
             is_dispatching: false,
             accepts: Accepts::All,
             is_full: false,
+            is_resolved: true,
             counters: ScheduledCounters::default(),
             releases: None,
             freed: Vec::new(),
@@ -97,7 +104,8 @@ impl<D: ZonedDevice> Scheduled<D> {
     #[must_use]
     pub fn with_in_flight_max(self, in_flight_max: usize) -> Scheduled<D> {
         assert!(in_flight_max > 0, "at least one command is in flight");
-        Scheduled { in_flight_max, ..self }
+        let writes_max = self.scheduler.slots_of_writes(in_flight_max);
+        Scheduled { in_flight_max, writes_max, ..self }
     }
 
     /// The same with writes that wait merged into one, if they follow each other in a zone and have no
@@ -215,30 +223,35 @@ impl<D: ZonedDevice> Scheduled<D> {
 
     /// Submits what the scheduler chooses to the device below.
     fn release(&mut self, now: Instant) {
+        if self.is_resolved {
+            self.is_dispatching = false;
+            return;
+        }
         self.release_until_busy(now);
         self.is_dispatching = now < self.dispatches_at && self.scheduler.waiting() > 0;
     }
 
     fn release_until_busy(&mut self, now: Instant) {
         while self.in_flight.len() < self.in_flight_max && !self.is_full && now >= self.dispatches_at {
-            let Some(id) = self.scheduler.pop(now, self.accepted()) else { return };
+            let Some(id) = self.scheduler.pop(now, self.accepted()) else {
+                self.is_resolved = self.order.len() == 0;
+                return;
+            };
             let command = self.order.take_command(id);
             let own_id = command.id;
-            let slot = self.in_flight.insert(None);
-            match self.inner.submit(now, command.with_id(CommandId::from(slot))) {
-                Ok(()) => {
+            match self.submit_below(now, command) {
+                Ok(slot) => {
                     let (request, merged) = self.on_released(id, own_id);
                     self.dispatches_at = now + self.dispatch_time * (1 + merged.len() as u64);
                     self.writes_in_flight += usize::from(request.kind != RequestKind::Read);
                     self.in_flight[slot] = Some(Flight { id: own_id, merged, request, released: now });
                 }
                 Err(QueueFull(command)) => {
-                    self.in_flight.remove(slot);
-                    self.order.put_back(id, command.with_id(own_id));
+                    self.order.put_back(id, command);
                     let request = self.order.request(id);
                     self.scheduler.put_back(id, request);
-                    self.accepts = Accepts::Reads;
-                    self.is_full = request.kind == RequestKind::Read;
+                    let kind = request.kind;
+                    self.on_refused(kind);
                 }
             }
         }
@@ -246,15 +259,64 @@ impl<D: ZonedDevice> Scheduled<D> {
 
     /// What the device accepts, and has slots for.
     fn accepted(&self) -> Accepts {
-        let slots = self.scheduler.slots_of_writes(self.in_flight_max);
-        if self.writes_in_flight < slots { self.accepts } else { Accepts::Reads }
+        if self.writes_in_flight < self.writes_max { self.accepts } else { Accepts::Reads }
+    }
+
+    /// Submits a command to the device below, with the number of its slot as identifier.
+    fn submit_below(&mut self, now: Instant, command: Command) -> Result<Key<Option<Flight>>, QueueFull> {
+        let own_id = command.id;
+        let slot = self.in_flight.insert(None);
+        match self.inner.submit(now, command.with_id(CommandId::from(slot))) {
+            Ok(()) => Ok(slot),
+            Err(QueueFull(command)) => {
+                self.in_flight.remove(slot);
+                Err(QueueFull(command.with_id(own_id)))
+            }
+        }
+    }
+
+    /// What the device below does not accept until its next completion.
+    fn on_refused(&mut self, kind: RequestKind) {
+        self.accepts = Accepts::Reads;
+        self.is_full = kind == RequestKind::Read;
+    }
+
+    /// Whether a command is released before it has a place among those that wait.
+    fn passes(&mut self, now: Instant, request: &Request) -> bool {
+        let has_slot = self.in_flight.len() < self.in_flight_max && !self.is_refused() && now >= self.dispatches_at;
+        let is_accepted = request.kind == RequestKind::Read || self.accepted() == Accepts::All;
+        has_slot && is_accepted && self.order.len() == 0 && self.scheduler.pass(now, request)
+    }
+
+    /// Submits a command that passes to the device below. If that refuses it, it waits.
+    fn release_passed(&mut self, now: Instant, command: Command, request: Request) {
+        let own_id = command.id;
+        match self.submit_below(now, command) {
+            Ok(slot) => {
+                self.dispatches_at = now + self.dispatch_time;
+                self.writes_in_flight += usize::from(request.kind != RequestKind::Read);
+                self.in_flight[slot] = Some(Flight { id: own_id, merged: Vec::new(), request, released: now });
+                if let Some(releases) = &mut self.releases {
+                    releases.push_back(own_id);
+                }
+            }
+            Err(QueueFull(command)) => {
+                let kind = request.kind;
+                let (id, _) = self.order.insert(command, request);
+                self.scheduler.put_back_passed(id, self.order.request(id));
+                self.on_refused(kind);
+            }
+        }
+        self.release(now);
     }
 
     /// Merges a write into one that waits.
     fn merged(&mut self, command: Command, request: &Request) -> Result<(), Command> {
-        let geometry = self.inner.namespaces().geometry(command.namespace);
-        match geometry {
-            Some(geometry) if self.merges && !request.is_conventional => {
+        if !self.merges {
+            return Err(command);
+        }
+        match self.inner.namespaces().geometry(command.namespace) {
+            Some(geometry) if !request.is_conventional => {
                 self.order.merge(command, request, geometry.max_transfer_blocks)
             }
             _ => Err(command),
@@ -289,44 +351,48 @@ impl<D: ZonedDevice> ZonedDevice for Scheduled<D> {
             Some(geometry) => Request::of(&command, geometry, now),
             None => Request::to_nowhere(&command, now),
         };
+        self.counters.submitted += 1;
         let before = self.order.len();
         let command = match self.merged(command, &request) {
             Ok(()) => {
-                self.counters.submitted += 1;
                 self.counters.waited += 1;
                 self.counters.merged += 1;
                 return Ok(());
             }
             Err(command) => command,
         };
+        self.is_resolved = false;
         let group = self.scheduler.group(&request);
-        let (id, is_free) = self.order.insert(command, Request { group, ..request });
-        if is_free {
-            self.scheduler.push(id, self.order.request(id));
-            self.release(now);
+        let request = Request { group, number: self.order.next_number(), ..request };
+        if self.passes(now, &request) {
+            self.release_passed(now, command, request);
+        } else {
+            let (id, is_free) = self.order.insert(command, request);
+            if is_free {
+                self.scheduler.push(id, self.order.request(id));
+                self.release(now);
+            }
         }
-        self.counters.submitted += 1;
         self.counters.waited += u64::from(self.order.len() > before);
         self.counters.waiting_max = self.counters.waiting_max.max(self.order.len() as u64);
         Ok(())
     }
 
     fn poll(&mut self, now: Instant, completions: &mut CompletionQueue) {
-        let mut ended = std::mem::take(&mut self.scratch);
-        self.inner.poll(now, &mut ended);
-        while let Some(completion) = ended.pop() {
+        self.inner.poll(now, &mut self.scratch);
+        while let Some(completion) = self.scratch.pop() {
             let slot = Key::of_command(completion.id).expect("the device returns identifiers that it was given");
             let flight = self.in_flight.remove(slot).expect("it was accepted before it completes");
             let Flight { id, merged, request, released } = flight;
             self.writes_in_flight -= usize::from(request.kind != RequestKind::Read);
             let outcome = Outcome { latency: now.since(released), is_success: completion.status.is_success() };
+            self.is_resolved = false;
             self.scheduler.on_completion(now, &request, outcome);
             for id in merged {
                 completions.push(Completion { id, ..completion.clone() });
             }
             completions.push(Completion { id, ..completion });
         }
-        self.scratch = ended;
         // A device may have refused a command with nothing in flight, so each poll tries again.
         (self.accepts, self.is_full) = (Accepts::All, false);
         self.release(now);

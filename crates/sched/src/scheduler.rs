@@ -65,6 +65,19 @@ pub trait Scheduler {
     /// Adds the request that was just popped again, in its old place: the device has refused it.
     fn put_back(&mut self, id: RequestId, request: &Request);
 
+    /// Whether a new request can be released at once while no other waits: then it counts as pushed
+    /// and popped. It is a shorter way to the same result: if this returns false, nothing has changed,
+    /// and the request is pushed.
+    fn pass(&mut self, now: Instant, request: &Request) -> bool {
+        let _ = (now, request);
+        false
+    }
+
+    /// Adds the request that has just [passed](Scheduler::pass): the device has refused it.
+    fn put_back_passed(&mut self, id: RequestId, request: &Request) {
+        self.put_back(id, request);
+    }
+
     /// A released request has ended.
     fn on_completion(&mut self, now: Instant, request: &Request, outcome: Outcome);
 

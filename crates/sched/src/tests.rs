@@ -63,7 +63,7 @@ fn groups() -> ZoneGroups {
     ZoneGroups::new((0..64).map(|zone| (zone % 4 != 3).then_some(ConflictGroup(zone % 4))))
 }
 
-fn schedulers() -> [Box<dyn Scheduler>; 7] {
+pub(crate) fn schedulers() -> [Box<dyn Scheduler>; 7] {
     // Short times, so that requests expire.
     let eager = MqDeadlineConfig {
         read_expire: Duration(50),

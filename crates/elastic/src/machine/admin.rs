@@ -279,7 +279,7 @@ impl Pool {
 
     /// Namespaces have joined or left.
     fn adopt_groups_again(&mut self) {
-        for (id, own) in &mut self.namespaces {
+        for (id, own) in self.namespaces.iter_mut() {
             for held in own.vzones.iter_mut().flat_map(|vzone| &mut vzone.grants).filter(|held| !held.is_draining) {
                 held.grant = self.balloon.adopt_again(*id, held.grant);
             }

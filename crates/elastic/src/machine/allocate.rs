@@ -216,7 +216,8 @@ impl Pool {
         let owner = self.owner_of(namespace, vzone, group, place);
         let block = owner.to_block(self.id, self.format.data_bytes);
         let operation = self.write_of_block(owner.reservation.zone, 1, block);
-        self.issue(Op::Owner { namespace, vzone }, operation, self.origin_of(namespace, vzone, group));
+        let origin = Pool::origin_of(namespace, &self.namespaces[&namespace].vzones[vzone as usize].groups[group]);
+        self.issue(Op::Owner { namespace, vzone }, operation, origin);
     }
 
     pub(super) fn on_group_recorded(&mut self, namespace: u32, vzone: u32, generation: u64, is_durable: bool) {

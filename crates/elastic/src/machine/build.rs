@@ -6,6 +6,7 @@ use zonda_zoned::{
     CompletionQueue, Geometry, Instant, NamespaceId, Namespaces, Operation, Origin, PayloadKind, Slab, Status,
 };
 
+use super::by_number::ByNumber;
 use super::ending::ResetOf;
 use super::{Namespace, Op, Pool, Record, Waiter};
 use crate::PoolEvent;
@@ -48,7 +49,7 @@ impl Pool {
             kind,
             epoch,
             is_started: false,
-            namespaces: BTreeMap::new(),
+            namespaces: ByNumber::new(),
             listed: Namespaces::none(),
             zones,
             balloon: Balloon::new(shape.essential_zones, shape.spare_zones, shape.width_max),
@@ -84,7 +85,6 @@ impl Pool {
             now,
             is_read_only: false,
             scratch: Vec::new(),
-            pieces_of_read: Vec::new(),
             bug,
         };
         let record = Record::Pool(shape.record(epoch, pool.zones.next_reservation()));
@@ -103,7 +103,7 @@ impl Pool {
     /// Grants the groups that were read what they hold. All namespaces have joined: the minimum width
     /// of each depends on the others.
     pub(crate) fn adopt_groups(&mut self) {
-        for (id, own) in &mut self.namespaces {
+        for (id, own) in self.namespaces.iter_mut() {
             for vzone in &mut own.vzones {
                 for held in &mut vzone.grants {
                     let width = vzone.groups[held.group].width();

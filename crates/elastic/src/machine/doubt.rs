@@ -73,6 +73,7 @@ impl Pool {
 
     /// Whether the pool could do more after it was opened again: changes cannot be recorded, or not in
     /// both copies of the log, or a write has lacked space, which there may be now.
+    #[inline]
     pub(crate) fn must_reopen(&self) -> bool {
         self.is_started && (self.is_read_only || self.lacks_space || self.log_lacks_space)
     }

@@ -20,9 +20,9 @@ pub(super) enum ResetOf {
 impl Pool {
     /// Finishes the zones of groups that are written to their end.
     pub(super) fn end_groups(&mut self, namespace: u32, vzone: u32) {
-        let capacity = self.namespaces[&namespace].record.zone_capacity_blocks;
         loop {
-            let own = self.vzone(namespace, vzone);
+            let found = self.namespaces.get_mut(&namespace).expect("a namespace stays while its v-zones are in use");
+            let (capacity, own) = (found.record.zone_capacity_blocks, &found.vzones[vzone as usize]);
             let Some(held) = own.grants.front() else { break };
             let end = own.groups[held.group].blocks().end.min(capacity);
             if own.written < end || own.has_failed {

@@ -120,7 +120,13 @@ impl Pool {
         let mut rest = start.0..start.0 + blocks.0;
         while let Some((vzone, blocks, at)) = self.next_written_part(namespace, &mut rest) {
             self.hosts[host].parts += 1;
-            self.add_item(namespace, vzone, Item::Read { host, blocks, at: at - start.0 });
+            let at = at - start.0;
+            if self.vzone(namespace, vzone).has_nothing_to_do() {
+                // It would be the only item.
+                self.issue_read(namespace, vzone, host, blocks, at);
+            } else {
+                self.add_item(namespace, vzone, Item::Read { host, blocks, at });
+            }
         }
     }
 
@@ -179,6 +185,9 @@ impl Pool {
 
     pub(super) fn release_flushes(&mut self, namespace: u32) {
         let Some(own) = self.namespaces.get_mut(&namespace) else { return };
+        if own.flushes.is_empty() {
+            return;
+        }
         let mut ready = Vec::new();
         while let Some((before, host)) = own.flushes.front()
             && own.writes.first().is_none_or(|oldest| oldest >= *before)

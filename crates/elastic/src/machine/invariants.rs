@@ -13,7 +13,7 @@ impl Pool {
         self.zones.check_invariants();
         let mut owners = vec![None; self.drive.zone_count as usize];
         let (mut active, mut draining) = (0, 0);
-        for (id, namespace) in &self.namespaces {
+        for (id, namespace) in self.namespaces.iter() {
             for (index, vzone) in namespace.vzones.iter().enumerate() {
                 vzone.check_invariants();
                 let index = index as u32;

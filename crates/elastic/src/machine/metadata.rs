@@ -1,7 +1,6 @@
 //! How large a checkpoint can become: it must fit a zone of the log, whatever hosts do.
 
-use std::collections::BTreeMap;
-
+use super::by_number::ByNumber;
 use super::{AdminError, Namespace, Pool, Record, VZone};
 use crate::format::{VZONE_BYTES, capacity_of};
 use crate::limits::EXTENSION_BYTES_MAX;
@@ -73,7 +72,7 @@ pub(super) fn snapshot_of(
     shape: &Shape,
     epoch: u64,
     next_reservation: u64,
-    namespaces: &BTreeMap<u32, Namespace>,
+    namespaces: &ByNumber<Namespace>,
     zones: &Zones,
     zone_count: u32,
 ) -> Vec<Record> {

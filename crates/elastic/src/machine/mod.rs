@@ -18,11 +18,13 @@
 //! | `admin` | namespaces are created, resized and deleted |
 //! | `tenants` | namespaces as tenants of a scheduler |
 //! | `activity` | what the pool is doing, for operators |
+//! | `by_number` | the table of namespaces |
 
 mod activity;
 mod admin;
 mod allocate;
 mod build;
+mod by_number;
 mod doubt;
 mod ending;
 mod host;
@@ -49,7 +51,7 @@ use zonda_zoned::{
 use crate::balloon::{Balloon, Share};
 use crate::bug::Seeded;
 use crate::format::{NamespaceRecord, Owner, PoolId, Record, Reservation};
-use crate::group::Piece;
+use crate::group::{Group, Piece};
 use crate::log::{Log, LogEffect, Ticket};
 use crate::payload::{Assembly, BlockFormat};
 use crate::shape::Shape;
@@ -226,7 +228,7 @@ pub struct Pool {
     kind: PayloadKind,
     epoch: u64,
     is_started: bool,
-    namespaces: BTreeMap<u32, Namespace>,
+    namespaces: by_number::ByNumber<Namespace>,
     listed: Namespaces,
     zones: Zones,
     balloon: Balloon,
@@ -277,7 +279,6 @@ pub struct Pool {
     is_read_only: bool,
     /// Reused.
     scratch: Vec<Piece>,
-    pieces_of_read: Vec<(usize, Piece)>,
     bug: Seeded,
 }
 
@@ -313,6 +314,7 @@ impl Pool {
     }
 
     /// Whether its epoch is recorded, so that it can be changed and written.
+    #[inline]
     #[must_use]
     pub fn is_started(&self) -> bool {
         self.is_started
@@ -343,6 +345,7 @@ impl Pool {
     }
 
     /// The next command to the drive.
+    #[inline]
     pub fn poll_command(&mut self, now: Instant) -> Option<Command> {
         self.advance(now);
         if self.outbox.is_empty() {
@@ -357,11 +360,13 @@ impl Pool {
     }
 
     /// The next completion for a host.
+    #[inline]
     pub fn poll_completion(&mut self) -> Option<Completion> {
         self.completions.pop()
     }
 
     /// Whether completions for hosts are waiting.
+    #[inline]
     #[must_use]
     pub fn has_completions(&self) -> bool {
         !self.completions.is_empty()
@@ -373,11 +378,16 @@ impl Pool {
     }
 
     /// When [`on_timeout`](Pool::on_timeout) is to be called.
+    #[inline]
     #[must_use]
     pub fn next_timeout(&self) -> Option<Instant> {
         let has_groups = self.zones.active_in_groups() > 0 || self.granting.is_some() || !self.arbiter.is_empty();
         let is_busy = has_groups || !self.hosts.is_empty();
-        is_busy.then(|| self.balloon.next_timeout()).into_iter().chain(self.no_space_until).min()
+        let at = is_busy.then(|| self.balloon.next_timeout());
+        match self.no_space_until {
+            Some(until) => Some(at.map_or(until, |at| at.min(until))),
+            None => at,
+        }
     }
 
     /// The time of [`next_timeout`](Pool::next_timeout) has come.
@@ -388,6 +398,7 @@ impl Pool {
         self.refuse_if_stuck();
     }
 
+    #[inline]
     fn advance(&mut self, now: Instant) {
         assert!(now >= self.now, "time does not go back");
         self.now = now;
@@ -438,12 +449,11 @@ impl Pool {
     }
 
     /// Who sends the commands of a group.
-    fn origin_of(&self, namespace: u32, vzone: u32, group: usize) -> Origin {
-        let groups = &self.namespaces[&namespace].vzones[vzone as usize].groups;
+    fn origin_of(namespace: u32, group: &Group) -> Origin {
         Origin {
             tenant: Pool::tenant_of(NamespaceId(namespace)),
-            stream_width: groups[group].width() as u8,
-            stream: StreamId(groups[group].zones()[0]),
+            stream_width: group.width() as u8,
+            stream: StreamId(group.zones()[0]),
             ..Origin::default()
         }
     }
@@ -461,11 +471,15 @@ impl Pool {
     }
 
     /// Sends what the log has to write, and tells those who wait for records.
+    #[inline]
     fn pump_log(&mut self) {
         // Called with each command, and hardly one has a record.
-        if self.log.is_quiet() {
-            return;
+        if !self.log.is_quiet() {
+            self.pump_busy_log();
         }
+    }
+
+    fn pump_busy_log(&mut self) {
         loop {
             while let Some((ticket, is_durable)) = self.log.poll_durable() {
                 let waiter = self.waiters.remove(&ticket).expect("a ticket comes back once");
@@ -573,6 +587,7 @@ impl Pool {
         }
     }
 
+    #[inline]
     fn vzone(&mut self, namespace: u32, vzone: u32) -> &mut VZone {
         let found = self.namespaces.get_mut(&namespace).expect("a namespace stays while its v-zones are in use");
         &mut found.vzones[vzone as usize]

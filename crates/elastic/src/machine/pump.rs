@@ -18,11 +18,11 @@ impl Pool {
     /// Does what can be done now.
     pub(super) fn pump(&mut self, namespace: u32, vzone: u32) {
         loop {
-            let own = self.vzone(namespace, vzone);
+            let mut own = self.vzone(namespace, vzone);
             if own.busy.is_none() && own.failure.is_some() {
                 self.close_failed(namespace, vzone);
+                own = self.vzone(namespace, vzone);
             }
-            let own = self.vzone(namespace, vzone);
             if own.busy.is_some() {
                 return;
             }
@@ -39,7 +39,10 @@ impl Pool {
                         return;
                     }
                     self.vzone(namespace, vzone).items.pop_front();
-                    self.end_writes(namespace, vzone);
+                    // Otherwise its last block ends it, and those before it have ended or are at the drive, too.
+                    if self.writes[write].outstanding == 0 {
+                        self.end_writes(namespace, vzone);
+                    }
                 }
                 Item::Read { host, blocks, at } => {
                     let (host, blocks, at) = (*host, blocks.clone(), *at);

@@ -2,61 +2,70 @@
 
 use std::ops::Range;
 
-use zonda_zoned::{Blocks, Key, LbaRange, Operation, Outcome, Status};
+use zonda_zoned::{Blocks, Command, Key, Lba, LbaRange, Operation, Outcome, Status, ZoneIndex};
 
 use super::{Host, HostResult, Op, Pool};
 use crate::bug::SeededBug;
 use crate::group::Piece;
 use crate::payload::Assembly;
-use crate::vzone::Busy;
+use crate::vzone::{Busy, VZone};
 
 impl Pool {
-    /// Submits a read of blocks that were submitted before, and ends its part when all have come.
+    /// Submits a read of blocks that were submitted before. It ends its part when all have come.
     pub(super) fn issue_read(&mut self, namespace: u32, vzone: u32, host: Key<Host>, blocks: Range<u64>, at: u64) {
-        let mut pieces = self.pieces_of(namespace, vzone, &blocks);
-        self.hosts[host].parts += pieces.len() as u32;
-        self.vzone(namespace, vzone).reads += pieces.len() as u32;
-        for (group, piece) in pieces.drain(..) {
-            let origin = self.origin_of(namespace, vzone, group);
-            let start = self.zone_lba(piece.zone, piece.zone_block);
+        // Where block 0 of the v-zone would stand in the read.
+        let at = at.wrapping_sub(blocks.start);
+        self.issue_pieces_of(namespace, vzone, host, blocks, |group, piece, start| {
             let operation = Operation::Read { start, blocks: Blocks(piece.blocks) };
-            // Where the group's blocks of the read begin in it.
-            let at = at.wrapping_sub(blocks.start);
-            self.issue(Op::Read { host, namespace, vzone, group, piece, at }, operation, origin);
-        }
-        self.pieces_of_read = pieces;
-        self.end_part(host, Status::Success);
+            (Op::Read { host, namespace, vzone, group, piece, at }, operation)
+        });
     }
 
     pub(super) fn issue_deallocate(&mut self, namespace: u32, vzone: u32, host: Key<Host>, blocks: Range<u64>) {
-        let mut pieces = self.pieces_of(namespace, vzone, &blocks);
-        self.hosts[host].parts += pieces.len() as u32;
-        self.vzone(namespace, vzone).reads += pieces.len() as u32;
-        for (group, piece) in pieces.drain(..) {
-            let origin = self.origin_of(namespace, vzone, group);
-            let range = LbaRange { start: self.zone_lba(piece.zone, piece.zone_block), blocks: Blocks(piece.blocks) };
-            let operation = Operation::Deallocate { ranges: [range].into() };
-            self.issue(Op::Deallocate { host, namespace, vzone }, operation, origin);
-        }
-        self.pieces_of_read = pieces;
-        self.end_part(host, Status::Success);
+        self.issue_pieces_of(namespace, vzone, host, blocks, |_, piece, start| {
+            let range = LbaRange { start, blocks: Blocks(piece.blocks) };
+            (Op::Deallocate { host, namespace, vzone }, Operation::Deallocate { ranges: [range].into() })
+        });
     }
 
-    /// The pieces of a range, with their groups. Blocks of a v-zone that were never submitted, as
-    /// those behind a failed write, have none.
-    fn pieces_of(&mut self, namespace: u32, vzone: u32, blocks: &Range<u64>) -> Vec<(usize, Piece)> {
-        let mut found = std::mem::take(&mut self.pieces_of_read);
+    /// Submits a command for each piece of a part of a command, which ends with the last of these: from the
+    /// group, the piece, and its first block on the drive. Blocks of a v-zone that were never submitted,
+    /// as those behind a failed write, have no pieces.
+    fn issue_pieces_of(
+        &mut self,
+        namespace: u32,
+        vzone: u32,
+        host: Key<Host>,
+        blocks: Range<u64>,
+        command: impl Fn(usize, Piece, Lba) -> (Op, Operation),
+    ) {
         let mut pieces = std::mem::take(&mut self.scratch);
-        let own = &self.namespaces[&namespace].vzones[vzone as usize];
-        for (index, group) in own.groups.iter().enumerate() {
-            let range = blocks.start.max(group.blocks().start)..blocks.end.min(group.blocks().end).min(own.issued);
-            if range.start < range.end {
-                group.pieces(range, &mut pieces);
-                found.extend(pieces.drain(..).map(|piece| (index, piece)));
+        let found = self.namespaces.get_mut(&namespace).expect("a namespace stays while its v-zones are in use");
+        let VZone { groups, issued, reads, .. } = &mut found.vzones[vzone as usize];
+        let mut count = 0;
+        for (index, group) in groups.iter().enumerate() {
+            let range = blocks.start.max(group.blocks().start)..blocks.end.min(group.blocks().end).min(*issued);
+            if range.is_empty() {
+                continue;
             }
+            group.pieces(range, &mut pieces);
+            count += pieces.len() as u32;
+            let origin = Pool::origin_of(namespace, group);
+            for piece in pieces.iter().copied() {
+                let start = Lba(self.drive.zone_start(ZoneIndex(piece.zone)).0 + piece.zone_block);
+                let (op, operation) = command(index, piece, start);
+                let id = self.ops.insert(op).into();
+                self.outbox.push_back(Command::new(id, self.drive_namespace, operation).with_origin(origin));
+            }
+            pieces.clear();
         }
+        *reads += count;
         self.scratch = pieces;
-        found
+        if count == 0 {
+            return self.end_part(host, Status::Success);
+        }
+        // The first piece takes the place of the part.
+        self.hosts[host].parts += count - 1;
     }
 
     /// A piece of a read has come; `at` is where block 0 of the v-zone would stand in the read.
@@ -102,6 +111,8 @@ impl Pool {
         own.reads -= 1;
         if own.busy == Some(Busy::Reclaim) {
             self.continue_reclaim();
+        } else if own.has_nothing_to_do() {
+            return;
         }
         self.pump(namespace, vzone);
     }

@@ -8,13 +8,13 @@
 //! Reads go to the old group meanwhile. Any other command to the v-zone ends the copy, as an error
 //! does: the old group is as it was.
 
-use std::collections::BTreeMap;
 use std::ops::Range;
 
 use zonda_zoned::{
     Blocks, Class, Instant, NamespaceId, Operation, Origin, Outcome, Payload, Status, StreamId, ZoneIndex,
 };
 
+use super::by_number::ByNumber;
 use super::ending::ResetOf;
 use super::{Op, Pool, ReclaimProgress, Waiter};
 use crate::balloon::Grant;
@@ -95,7 +95,7 @@ impl Reclaim {
     }
 
     /// How much was copied; `None` for a copy that was abandoned.
-    pub(super) fn progress(&self, namespaces: &BTreeMap<u32, super::Namespace>) -> Option<ReclaimProgress> {
+    pub(super) fn progress(&self, namespaces: &ByNumber<super::Namespace>) -> Option<ReclaimProgress> {
         let vzone = namespaces.get(&self.namespace)?.vzones.get(self.vzone as usize)?;
         let start = vzone.groups.get(self.index).filter(|_| self.step != Step::Abandoned)?.blocks().start;
         Some(ReclaimProgress {

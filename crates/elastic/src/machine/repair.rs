@@ -62,7 +62,7 @@ impl Pool {
         let wanted = own.groups[index].pointers_at(own.written);
         let zones: Vec<u32> = own.groups[index].zones().to_vec();
         let pointers = self.repairs[&(namespace, vzone)].pointers.clone();
-        let origin = self.origin_of(namespace, vzone, index);
+        let origin = Pool::origin_of(namespace, &own.groups[index]);
         let mut sent = 0;
         for (place, zone) in zones.into_iter().enumerate() {
             let pointer = pointers[place];

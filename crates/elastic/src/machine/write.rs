@@ -1,6 +1,6 @@
 //! Blocks of a v-zone to the zones of its groups.
 
-use zonda_zoned::{Blocks, Key, Operation, Payload, Status, ZoneIndex, ZoneState};
+use zonda_zoned::{Blocks, Command, Key, Lba, Operation, Payload, Status, ZoneIndex, ZoneState};
 
 use super::{Op, Pool, Waiter};
 use crate::bug::SeededBug;
@@ -53,15 +53,19 @@ impl Pool {
             if !self.issue_pieces(namespace, vzone, key) {
                 return false;
             }
+            let write = &self.writes[key];
+            if write.issued == write.blocks.end {
+                return true;
+            }
         }
     }
 
     /// Submits blocks of the last group, as many as may be in flight. Returns whether there were any.
     fn issue_pieces(&mut self, namespace: u32, vzone: u32, key: Key<Write>) -> bool {
-        let own = &self.namespaces[&namespace].vzones[vzone as usize];
-        let group_index = own.groups.len() - 1;
-        let group = &own.groups[group_index];
-        let write = &self.writes[key];
+        let found = self.namespaces.get_mut(&namespace).expect("it has the v-zone");
+        let (capacity, own) = (found.record.zone_capacity_blocks, &mut found.vzones[vzone as usize]);
+        let group = own.groups.last().expect("a v-zone with a place to write has a group");
+        let write = &mut self.writes[key];
         let row = own.written.saturating_sub(group.blocks().start) / group.row_blocks();
         let rows = row + 1 + self.shape.rows_in_flight(group.stripe_blocks());
         let in_flight_end = group.blocks().start + rows * group.row_blocks();
@@ -71,11 +75,11 @@ impl Pool {
         }
         let mut pieces = std::mem::take(&mut self.scratch);
         group.pieces(range.clone(), &mut pieces);
-        let origin = self.origin_of(namespace, vzone, group_index);
-        for piece in pieces.drain(..) {
-            let (group, write) =
-                (&self.namespaces[&namespace].vzones[vzone as usize].groups[group_index], &self.writes[key]);
-            let start = self.zone_lba(piece.zone, piece.zone_block);
+        let origin = Pool::origin_of(namespace, group);
+        write.outstanding += pieces.len() as u32;
+        write.issued = range.end;
+        for piece in pieces.iter().copied() {
+            let start = Lba(self.drive.zone_start(ZoneIndex(piece.zone)).0 + piece.zone_block);
             let blocks = Blocks(piece.blocks);
             let operation = if write.is_zeroes {
                 Operation::WriteZeroes { start, blocks }
@@ -93,13 +97,11 @@ impl Pool {
                 };
                 Operation::Write { start, blocks, payload }
             };
-            self.writes[key].outstanding += 1;
-            self.issue(Op::Write { namespace, vzone, write: key }, operation, origin);
+            let id = self.ops.insert(Op::Write { namespace, vzone, write: key }).into();
+            self.outbox.push_back(Command::new(id, self.drive_namespace, operation).with_origin(origin));
         }
+        pieces.clear();
         self.scratch = pieces;
-        self.writes[key].issued = range.end;
-        let found = self.namespaces.get_mut(&namespace).expect("it has the v-zone");
-        let (capacity, own) = (found.record.zone_capacity_blocks, &mut found.vzones[vzone as usize]);
         own.issued = own.issued.max(range.end);
         if own.issued >= own.groups_end().min(capacity) {
             self.drain_last_group(namespace, vzone);
@@ -117,7 +119,9 @@ impl Pool {
         }
         if write.outstanding == 0 {
             self.end_writes(namespace, vzone);
-            self.pump(namespace, vzone);
+            if !self.vzone(namespace, vzone).has_nothing_to_do() {
+                self.pump(namespace, vzone);
+            }
         }
     }
 

@@ -7,7 +7,8 @@ use super::queue::QueueState;
 use super::streams::Stream;
 use super::tenants::Turn;
 use crate::direction::Direction;
-use crate::{Accepts, RequestId};
+use crate::limits::EZNS_REQUEST_BYTES_MAX;
+use crate::{Accepts, Request, RequestId, Scheduler};
 
 impl Ezns {
     /// The next request of a class.
@@ -34,6 +35,43 @@ impl Ezns {
             return Some(id);
         }
         None
+    }
+
+    /// Releases a request in the foreground that no queue holds, if no other waits: with the same result as
+    /// through a queue, but only if its stream is known.
+    pub(super) fn pass_in(&mut self, direction: Direction, now: Instant, request: &Request) -> bool {
+        let class = Class::Foreground;
+        if self.waiting() > 0 || request.origin.class != class || !self.tenants[class as usize].are_idle() {
+            return false;
+        }
+        let Some(key) = self.streams.find(request, &self.config) else { return false };
+        let stream = self.streams.get_mut(key);
+        if !stream.has_slot(class, direction, &self.config) {
+            return false;
+        }
+        let bytes = request.bytes.min(EZNS_REQUEST_BYTES_MAX);
+        if direction == Direction::Write {
+            let block_latency = self.monitor.block_latency(now, &self.config);
+            stream.tokens.refill(now, block_latency, stream.width, &self.config);
+            if !stream.tokens.admits(bytes, stream.width, &self.config) {
+                return false;
+            }
+            stream.tokens.take(bytes);
+            self.monitor.on_released(now, &self.config);
+        }
+        self.streams.pass(key, direction, class);
+        self.arrivals += 1;
+        self.in_progress[class as usize] += 1;
+        self.tenants[class as usize].pass(request.origin.tenant, direction, bytes, &self.config);
+        true
+    }
+
+    /// No request waits: the turns of all tenants that would be considered end.
+    pub(super) fn end_turns(&mut self) {
+        self.tenants[Class::Foreground as usize].end_turns();
+        if self.in_progress[Class::Foreground as usize] == 0 {
+            self.tenants[Class::Background as usize].end_turns();
+        }
     }
 
     /// Whether the window or the tokens of a stream admit the first request of a queue.

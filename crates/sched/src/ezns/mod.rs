@@ -135,6 +135,10 @@ impl Scheduler for Ezns {
     }
 
     fn pop(&mut self, now: Instant, accepts: Accepts) -> Option<RequestId> {
+        if self.waiting() == 0 {
+            self.end_turns();
+            return None;
+        }
         if accepts == Accepts::All
             && let Some(id) = self.direct.pop_front()
         {
@@ -184,6 +188,19 @@ impl Scheduler for Ezns {
         self.consider_blocked(key, direction);
     }
 
+    fn pass(&mut self, now: Instant, request: &Request) -> bool {
+        Direction::of(request).is_some_and(|direction| self.pass_in(direction, now, request))
+    }
+
+    fn put_back_passed(&mut self, id: RequestId, request: &Request) {
+        let direction = Direction::of(request).expect("only reads and writes pass");
+        let key = self.streams.of_released(request);
+        let bytes = request.bytes.min(EZNS_REQUEST_BYTES_MAX);
+        self.entries.set(Entry::new(id, key, request.origin.class, direction, bytes, self.arrivals));
+        self.entries.get_mut(id).is_charged = true;
+        self.put_back(id, request);
+    }
+
     fn on_completion(&mut self, now: Instant, request: &Request, outcome: Outcome) {
         let Some(direction) = Direction::of(request) else { return };
         let class = request.origin.class;
@@ -202,7 +219,10 @@ impl Scheduler for Ezns {
                 }
             }
         }
-        self.consider_blocked(key, direction);
+        // What does not wait is not blocked.
+        if self.waiting > 0 {
+            self.consider_blocked(key, direction);
+        }
         self.streams.leave(key);
     }
 

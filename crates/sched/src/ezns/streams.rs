@@ -49,9 +49,42 @@ pub(super) struct Stream {
 pub(super) struct Streams {
     streams: Slab<Stream>,
     keys: BTreeMap<StreamKey, Key<Stream>>,
+    /// Of the keys, some that were used last.
+    cache: Cache,
     /// Streams that have been idle, each once, the oldest first.
     listed: VecDeque<Key<Stream>>,
     idle: usize,
+}
+
+/// Streams that are found without a search: the last one of each place.
+#[derive(Debug)]
+struct Cache(Box<[Option<Cached>; CACHE_PLACES]>);
+
+type Cached = (StreamKey, Key<Stream>);
+
+/// A power of two: enough for the streams that a few tenants write at a time.
+const CACHE_PLACES: usize = 256;
+
+impl Default for Cache {
+    fn default() -> Cache {
+        Cache(Box::new([None; CACHE_PLACES]))
+    }
+}
+
+impl Cache {
+    fn place_of(&mut self, key: &StreamKey) -> &mut Option<Cached> {
+        let (tenant, number) = match *key {
+            StreamKey::Stream(tenant, stream) => (tenant, stream.0),
+            StreamKey::Zone(tenant, _, zone) => (tenant, zone),
+        };
+        // Neighbours have separate places, and tenants do not begin at the same one.
+        let place = number.wrapping_add(u32::from(tenant.0).wrapping_mul(0x9e37)) as usize;
+        &mut self.0[place % CACHE_PLACES]
+    }
+
+    fn forget(&mut self, key: &StreamKey) {
+        self.place_of(key).take_if(|(cached, _)| cached == key);
+    }
 }
 
 impl StreamKey {
@@ -159,10 +192,36 @@ impl Streams {
         }
     }
 
+    /// The stream of a request, if it is known with the width of the request.
+    pub(super) fn find(&mut self, request: &Request, config: &EznsConfig) -> Option<Key<Stream>> {
+        let key = self.key_of(&StreamKey::of(request))?;
+        (self.streams[key].width == config.width_of(request.origin.stream_width)).then_some(key)
+    }
+
+    /// A request of the stream arrives, and is released without waiting.
+    pub(super) fn pass(&mut self, key: Key<Stream>, direction: Direction, class: Class) {
+        let stream = &mut self.streams[key];
+        self.idle -= usize::from(stream.is_idle());
+        stream.is_recent = true;
+        stream.in_flight(direction).add(class);
+    }
+
     /// The stream of a request that has been released.
-    pub(super) fn of_released(&self, request: &Request) -> Key<Stream> {
+    pub(super) fn of_released(&mut self, request: &Request) -> Key<Stream> {
         debug_assert!(matches!(request.kind, RequestKind::Read | RequestKind::Write | RequestKind::Append));
-        *self.keys.get(&StreamKey::of(request)).expect("a stream is kept while its requests are in flight")
+        self.key_of(&StreamKey::of(request)).expect("a stream is kept while its requests are in flight")
+    }
+
+    fn key_of(&mut self, stream_key: &StreamKey) -> Option<Key<Stream>> {
+        let place = self.cache.place_of(stream_key);
+        match place {
+            Some((cached, key)) if cached == stream_key => Some(*key),
+            _ => {
+                let key = *self.keys.get(stream_key)?;
+                *place = Some((*stream_key, key));
+                Some(key)
+            }
+        }
     }
 
     pub(super) fn get(&self, key: Key<Stream>) -> &Stream {
@@ -201,6 +260,7 @@ impl Streams {
         } else {
             let forgotten = self.streams.remove(key);
             self.keys.remove(&forgotten.key);
+            self.cache.forget(&forgotten.key);
             self.idle -= 1;
         }
     }

@@ -46,11 +46,7 @@ pub(super) struct Turn {
 impl Tenants {
     /// Adds a queue that has become ready; behind the others, or before them.
     pub(super) fn add(&mut self, turn: Turn, is_first: bool, config: &EznsConfig) {
-        let index = usize::from(turn.tenant.0);
-        for number in self.tenants.len()..=index {
-            self.tenants.push(Tenant::new(TenantId(number as u16), config));
-        }
-        let tenant = &mut self.tenants[index];
+        let tenant = self.known(turn.tenant, config);
         let ready = &mut tenant.ready[turn.direction as usize];
         if is_first {
             ready.push_front(turn.stream);
@@ -60,6 +56,41 @@ impl Tenants {
         if !tenant.is_active {
             tenant.is_active = true;
             if is_first { self.ring.push_front(turn.tenant) } else { self.ring.push_back(turn.tenant) }
+        }
+    }
+
+    /// A tenant, with all before it.
+    fn known(&mut self, number: TenantId, config: &EznsConfig) -> &mut Tenant {
+        let index = usize::from(number.0);
+        for number in self.tenants.len()..=index {
+            self.tenants.push(Tenant::new(TenantId(number as u16), config));
+        }
+        &mut self.tenants[index]
+    }
+
+    /// Whether no tenant has a turn, or waits for one.
+    pub(super) fn are_idle(&self) -> bool {
+        self.ring.is_empty()
+    }
+
+    /// The only tenant with a request releases it: as [`add`](Tenants::add), [`next`](Tenants::next) and
+    /// [`on_released`](Tenants::on_released) would.
+    pub(super) fn pass(&mut self, number: TenantId, direction: Direction, bytes: u64, config: &EznsConfig) {
+        assert!(self.ring.is_empty(), "no other tenant has a turn");
+        let tenant = self.known(number, config);
+        while tenant.balance <= 0 {
+            tenant.balance += tenant.quantum;
+        }
+        tenant.balance -= bytes as i64;
+        tenant.next = direction.other();
+        tenant.is_active = true;
+        self.ring.push_back(number);
+    }
+
+    /// Ends the turns of tenants, of which none has a queue that is ready: as [`next`](Tenants::next).
+    pub(super) fn end_turns(&mut self) {
+        while let Some(number) = self.ring.pop_front() {
+            self.tenants[usize::from(number.0)].end_turn();
         }
     }
 
@@ -78,9 +109,7 @@ impl Tenants {
             let tenant = &mut self.tenants[usize::from(number.0)];
             let Some((direction, stream)) = tenant.next(accepts) else {
                 if tenant.ready.iter().all(VecDeque::is_empty) {
-                    // What it has not used does not accumulate; what it owes remains.
-                    tenant.balance = tenant.balance.min(0);
-                    tenant.is_active = false;
+                    tenant.end_turn();
                     self.ring.pop_front();
                 } else {
                     skipped += 1;
@@ -158,6 +187,12 @@ impl Tenant {
             ready: Default::default(),
             next: Direction::Read,
         }
+    }
+
+    /// What it has not used does not accumulate; what it owes remains.
+    fn end_turn(&mut self) {
+        self.balance = self.balance.min(0);
+        self.is_active = false;
     }
 
     fn next(&self, accepts: Accepts) -> Option<(Direction, Key<Stream>)> {
