@@ -106,6 +106,12 @@ impl Start {
         let log =
             Log::new(found.id, block_bytes, self.drive.zone_capacity_blocks.0, found.sequence, found.ends, self.bug);
         let mut pool = self.pool(now, found.id, shape, found.pool.epoch + 1, zones, log);
+        // Each zone of a namespace takes at least one of the drive.
+        let promised: u64 = found.namespaces.values().map(|record| u64::from(record.zone_count)).sum();
+        if promised > u64::from(zone_count) {
+            let what = format!("its namespaces have {promised} zones, and the drive has {zone_count}");
+            return Err(StartError::LogDamaged(what));
+        }
         for record in found.namespaces.values() {
             let geometry = record.geometry(&self.drive);
             geometry.validate().map_err(|error| StartError::LogDamaged(error.to_string()))?;
