@@ -101,12 +101,13 @@ impl VolumeDrive {
             return self.submit_held(now);
         }
         let active = self.members().filter(|member| self.state(*member) == MemberState::Active).count();
-        let needed = confirmations_needed(active, usize::from(self.on.volume().scheme().data));
-        // Until all members have recorded which ones are left, another owner may use the previous
-        // set.
-        let before = self.lease.confirmations.unwrap_or(usize::MAX);
-        let is_known = self.on.volume().is_epoch_durable();
-        self.lease.confirmations = Some(if is_known { needed } else { needed.max(before) });
+        let data = usize::from(self.on.volume().scheme().data);
+        // Until all members have recorded which ones are left, another owner may use any set that was
+        // recorded before: at most all members. What was known at the last request says nothing about
+        // that: a member that is rebuilt and lost between two requests is in such a set.
+        let others = if self.on.volume().is_epoch_durable() { active } else { self.members().count() };
+        let is_first = self.lease.confirmations.is_none() && !self.on.volume().is_epoch_durable();
+        self.lease.confirmations = (!is_first).then(|| confirmations_needed(others, data));
         self.lease.until = self.confirmed_until(now).min(self.asked_until(now));
         if self.lease.ask_at <= now {
             self.lease.ask_at = now + ASK_INTERVAL;

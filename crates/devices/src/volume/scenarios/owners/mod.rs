@@ -57,6 +57,13 @@ fn a_volume_is_linearizable_while_programs_are_started_paused_and_killed() {
     assert!(coverage.is_complete(), "{coverage:?}");
 }
 
+/// A spare takes the place of a member, and is lost before the next confirmation is requested: another
+/// owner has it and the members that this one does not reach.
+#[test]
+fn a_member_that_is_rebuilt_and_lost_at_once_is_counted_for_other_owners() {
+    runs(605_662..605_663);
+}
+
 #[test]
 fn one_seed() {
     let Some(seed) = std::env::var("ZONDA_SCENARIO").ok().and_then(|text| text.parse().ok()) else { return };
