@@ -229,19 +229,17 @@ impl ElasticFigure {
     pub(crate) fn value(self, pool: &ElasticSummary, namespace: &str, during: Option<&Range<u64>>) -> Option<f64> {
         let place = pool.namespaces.iter().position(|candidate| candidate.name == namespace)?;
         let own = &pool.namespaces[place];
-        if !self.is_sampled() {
-            return Some(own.vzone_memory_max_bytes as f64);
-        }
         let of = |sample: &ElasticSample| {
             let zones = sample.namespaces[place];
-            f64::from(match self {
+            let number = match self {
                 ElasticFigure::Essentials => own.essentials,
                 ElasticFigure::SparesOwn => own.spares_own,
                 ElasticFigure::SparesLent => zones.spares_lent,
                 ElasticFigure::SparesLeased => zones.spares_leased,
                 ElasticFigure::SparesUsed => zones.spares_used,
-                ElasticFigure::VzoneMemoryMaxBytes => unreachable!("it is no figure of a sample"),
-            })
+                ElasticFigure::VzoneMemoryMaxBytes => own.vzone_memory_max_bytes,
+            };
+            f64::from(number)
         };
         let Some(during) = during else { return pool.series.last().map(of) };
         let values: Vec<f64> = pool.series.iter().filter(|sample| during.contains(&sample.at_ns)).map(of).collect();

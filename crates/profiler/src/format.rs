@@ -442,6 +442,7 @@ mod tests {
         let other = DriveIdentity { serial: "S2".to_owned(), ..stored.drive.clone() };
         assert!(stored.check_drive(&other).is_err_and(|error| error.to_string().contains("serial number is S1")));
     }
+
     #[test]
     fn a_serial_number_says_what_it_is_and_that_of_an_earlier_table_is_an_identifier() {
         let geometry = Geometry { zone_count: stored().drive.zone_count, ..Geometry::tiny() };

@@ -242,9 +242,7 @@ impl<D: ZonedDevice> Scheduled<D> {
             match self.submit_below(now, command) {
                 Ok(slot) => {
                     let (request, merged) = self.on_released(id, own_id);
-                    self.dispatches_at = now + self.dispatch_time * (1 + merged.len() as u64);
-                    self.writes_in_flight += usize::from(request.kind != RequestKind::Read);
-                    self.in_flight[slot] = Some(Flight { id: own_id, merged, request, released: now });
+                    self.on_submitted(slot, Flight { id: own_id, merged, request, released: now });
                 }
                 Err(QueueFull(command)) => {
                     self.order.put_back(id, command);
@@ -275,6 +273,13 @@ impl<D: ZonedDevice> Scheduled<D> {
         }
     }
 
+    /// The device below has accepted a command in this slot.
+    fn on_submitted(&mut self, slot: Key<Option<Flight>>, flight: Flight) {
+        self.dispatches_at = flight.released + self.dispatch_time * (1 + flight.merged.len() as u64);
+        self.writes_in_flight += usize::from(flight.request.kind != RequestKind::Read);
+        self.in_flight[slot] = Some(flight);
+    }
+
     /// What the device below does not accept until its next completion.
     fn on_refused(&mut self, kind: RequestKind) {
         self.accepts = Accepts::Reads;
@@ -293,9 +298,7 @@ impl<D: ZonedDevice> Scheduled<D> {
         let own_id = command.id;
         match self.submit_below(now, command) {
             Ok(slot) => {
-                self.dispatches_at = now + self.dispatch_time;
-                self.writes_in_flight += usize::from(request.kind != RequestKind::Read);
-                self.in_flight[slot] = Some(Flight { id: own_id, merged: Vec::new(), request, released: now });
+                self.on_submitted(slot, Flight { id: own_id, merged: Vec::new(), request, released: now });
                 if let Some(releases) = &mut self.releases {
                     releases.push_back(own_id);
                 }

@@ -105,9 +105,11 @@ impl VolumeDrive {
         // Until all members have recorded which ones are left, another owner may use any set that was
         // recorded before: at most all members. What was known at the last request says nothing about
         // that: a member that is rebuilt and lost between two requests is in such a set.
-        let others = if self.on.volume().is_epoch_durable() { active } else { self.members().count() };
-        let is_first = self.lease.confirmations.is_none() && !self.on.volume().is_epoch_durable();
-        self.lease.confirmations = (!is_first).then(|| confirmations_needed(others, data));
+        let is_recorded = self.on.volume().is_epoch_durable();
+        let others = if is_recorded { active } else { self.members().count() };
+        if is_recorded || self.lease.confirmations.is_some() {
+            self.lease.confirmations = Some(confirmations_needed(others, data));
+        }
         self.lease.until = self.confirmed_until(now).min(self.asked_until(now));
         if self.lease.ask_at <= now {
             self.lease.ask_at = now + ASK_INTERVAL;

@@ -50,7 +50,7 @@ pub struct ElasticNamespace {
     /// The minimum width of its stripe groups.
     pub width_min: u32,
     /// Memory of the v-zone that takes most, in bytes.
-    pub vzone_memory_max_bytes: u64,
+    pub vzone_memory_max_bytes: u32,
     /// The stripe groups of its v-zones, full ones included, the narrowest first.
     pub groups: Vec<GroupCount>,
 }
@@ -111,7 +111,8 @@ impl ElasticSummary {
                 spares_leased,
                 spares_used,
                 width_min,
-                vzone_memory_max_bytes: pool.vzone_memory_max_bytes(id) as u64,
+                vzone_memory_max_bytes: u32::try_from(pool.vzone_memory_max_bytes(id))
+                    .expect("it is some hundred bytes"),
                 groups: groups.into_iter().map(|(width, groups)| GroupCount { width, groups }).collect(),
             }
         });
