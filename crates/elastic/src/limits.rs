@@ -11,7 +11,8 @@ pub const HEADER_BLOCKS: u64 = 2;
 pub const BASE_STRIPE_BYTES: u64 = 32 * 1024;
 /// Part of a physical zone that is kept for what power losses tear: one in so many blocks.
 pub const SLACK_DIVISOR: u64 = 64;
-/// Power losses while one stripe group is being written; after more of them the v-zone is read only.
+/// Losses of power, kills and lacks of space while one stripe group is being written; after more of them the
+/// v-zone is read only.
 pub const JUMPS_MAX: usize = 8;
 /// Zones that hold the log, three for each of its two copies: one that is written, the one before
 /// it, and one that may have failed.

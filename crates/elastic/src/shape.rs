@@ -167,6 +167,13 @@ impl Shape {
         (self.slack_blocks / JUMPS_MAX as u64 / stripe_blocks).saturating_sub(1).max(1)
     }
 
+    /// Losses of power, kills and lacks of space that a group survives writable, one after the other: each may
+    /// leave zones two stripes further on than others. Fewer than [`JUMPS_MAX`] where zones are too small.
+    #[must_use]
+    pub fn tears_max(&self) -> u32 {
+        (self.slack_blocks / (2 * self.base_stripe_blocks)).min(JUMPS_MAX as u64) as u32
+    }
+
     /// The most blocks that a v-zone can hold.
     #[must_use]
     pub fn vzone_capacity_blocks(&self) -> Blocks {
@@ -216,6 +223,15 @@ mod tests {
     fn a_drive_whose_zones_are_on_all_dies_is_not_striped() {
         let shape = Shape::of_drive(&drive(904, 1077, 14), PoolOptions::default()).unwrap();
         assert_eq!((shape.essential_zones, shape.spare_zones, shape.width_max, shape.zones_per_vzone), (8, 3, 1, 1));
+    }
+
+    #[test]
+    fn a_group_survives_eight_tears_unless_a_third_of_its_zones_is_too_small_for_them() {
+        let tears = |capacity| {
+            let drive = Geometry { zone_capacity_blocks: Blocks(capacity), ..drive(64, 4, 14) };
+            Shape::of_drive(&drive, PoolOptions::default()).unwrap().tears_max()
+        };
+        assert_eq!([16, 32, 47, 48, 1024].map(tears), [2, 5, 7, 8, 8]);
     }
 
     #[test]

@@ -88,6 +88,8 @@ pub struct TenantZone {
     pub is_suspended: bool,
     /// Crashes in the present life.
     pub crashes: u32,
+    /// Times that the pool was opened again in the present life, because the drive lacked space.
+    pub reopenings: u32,
 }
 
 impl BlockTag {
@@ -185,7 +187,7 @@ impl TenantZone {
     pub fn begin_reset(&mut self) {
         let next = Life { number: self.now.number + 1, ..Life::default() };
         self.before = Some(std::mem::replace(&mut self.now, next));
-        self.crashes = 0;
+        (self.crashes, self.reopenings) = (0, 0);
     }
 
     /// The life of this number, unless it has ended.
@@ -253,6 +255,7 @@ impl TenantZone {
             has_failed: was_read_only,
             is_suspended: was_read_only,
             crashes: if is_empty { 0 } else { self.crashes },
+            reopenings: if is_empty { 0 } else { self.reopenings },
         };
         Ok(())
     }

@@ -217,6 +217,7 @@ impl<'s> ElasticRun<'s> {
                 self.is_read_only |= !is_recorded;
                 if self.is_mounted {
                     self.adopt_namespaces(is_recorded);
+                    self.tenants.iter_mut().flat_map(|own| &mut own.zones).for_each(|zone| zone.reopenings += 1);
                 }
             }
             PoolEvent::ReadOnly => {
@@ -421,11 +422,11 @@ impl<'s> ElasticRun<'s> {
     /// Whether errors of a zone of a tenant are explained by failures below it.
     pub(super) fn is_excused(&self, tenant: usize, zone: usize) -> bool {
         let own = &self.tenants[tenant];
-        let crashes = own.zones[zone].crashes;
+        let (crashes, reopenings) = (own.zones[zone].crashes, own.zones[zone].reopenings);
         // A zone that fails is recorded after another may have become active instead: more are active than
         // the namespace may have, and a mount makes one of them read only.
         let is_torn = own.zones.iter().any(|zone| zone.has_failed)
-            || crashes >= 8
+            || crashes + reopenings >= self.pool().shape().tears_max()
             || (crashes > 0 && self.simulation.pool.is_volatile);
         let physical = self.pool().physical_zones(own.id, ZoneIndex(zone as u32));
         let before = self.below.iter().filter(|(above, _)| *above == (own.id, zone)).map(|(_, below)| *below);
