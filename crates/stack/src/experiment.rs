@@ -89,12 +89,12 @@ impl Experiment {
                 (checked.node, checked.geometry, Some(Box::new(checked.preparation)))
             }
         };
-        let pool = match &file.elastic {
+        let mut pool = match &file.elastic {
             None => None,
             Some(elastic) => Some(Box::new(pool_plan(elastic, &file, &drive)?)),
         };
         let load = match (&file.store, &mut preparation) {
-            (Some(store), None) => Load::Store(Box::new(store_plan(store, &file, &drive)?)),
+            (Some(store), None) => Load::Store(Box::new(store_plan(store, &file, &drive, pool.as_deref_mut())?)),
             (Some(store), Some(_)) => {
                 let error = ConfigError::at(store, "[store] needs zones, which a volume does not have");
                 return Err(error.help("remove [volume] or [store]").into());
@@ -330,23 +330,22 @@ fn plan_of(
     }
 }
 
-/// A pool is on one drive, and its load are jobs.
+/// A pool is on one drive.
 fn pool_plan(elastic: &Spanned<ElasticSpec>, file: &File, drive: &Drive) -> Result<PoolPlan, ConfigError> {
-    let refuse = |other: &str, key: &str| {
-        let error = ConfigError::at(elastic, format!("[elastic] and {other} cannot be combined"));
-        Err(error.help(format!("remove {key} or [elastic]")))
-    };
     if file.volume.is_some() {
-        return refuse("[volume]", "[volume]");
-    }
-    if file.store.is_some() {
-        return refuse("[store]", "[store]");
+        let error = ConfigError::at(elastic, "[elastic] and [volume] cannot be combined");
+        return Err(error.help("remove [volume] or [elastic]"));
     }
     ElasticSpec::check(elastic, drive)
 }
 
-/// A store ends by itself, and cannot be combined with jobs.
-fn store_plan(store: &Spanned<StoreSpec>, file: &File, drive: &Drive) -> Result<StorePlan, ConfigError> {
+/// A store ends by itself, and cannot be combined with jobs. It has one namespace of a pool to itself.
+fn store_plan(
+    store: &Spanned<StoreSpec>,
+    file: &File,
+    drive: &Drive,
+    pool: Option<&mut PoolPlan>,
+) -> Result<StorePlan, ConfigError> {
     if let Some(job) = file.job.first() {
         let error = ConfigError::at(job, "[store] and [[job]] cannot be combined");
         return Err(error.help("remove one of them"));
@@ -367,7 +366,14 @@ fn store_plan(store: &Spanned<StoreSpec>, file: &File, drive: &Drive) -> Result<
             ConfigError::at(sample, "the sample interval must not be zero").help("write a time like \"100 ms\"")
         );
     }
-    StorePlan::new(store, drive.geometry())
+    match pool {
+        None => StorePlan::new(store, drive.geometry()),
+        Some(pool) => {
+            let (plan, namespace) = StorePlan::over_namespaces(store, &pool.namespaces)?;
+            pool.used = Some(namespace);
+            Ok(plan)
+        }
+    }
 }
 
 /// Jobs are validated separately; here all of them together are checked against the limit on active

@@ -9,10 +9,13 @@ use zonda_zoned::{
 };
 
 /// The namespaces of a pool as one namespace, which has their zones one behind the other: all of a
-/// run's jobs share one queue, one clock and one record of the zones. Commands concern one zone.
+/// run's jobs share one queue, one clock and one record of the zones. Commands concern one zone. A store
+/// has one of the namespaces to itself, with any command.
 pub(crate) struct Joined<D> {
     pool: ElasticDevice<D>,
     namespaces: Namespaces,
+    /// All namespaces of the pool.
+    ids: Vec<NamespaceId>,
     parts: Vec<Part>,
     /// By which appends in flight are shifted.
     appends: BTreeMap<CommandId, Blocks>,
@@ -26,18 +29,23 @@ struct Part {
 }
 
 impl<D: ZonedDevice> Joined<D> {
-    /// These namespaces, which have this geometry together.
+    /// These of the pool's namespaces `ids`, which have this geometry together.
     ///
     /// # Panics
     /// If there is no such namespace.
-    pub(crate) fn new(pool: ElasticDevice<D>, ids: &[NamespaceId], geometry: Geometry) -> Joined<D> {
+    pub(crate) fn new(
+        pool: ElasticDevice<D>,
+        ids: Vec<NamespaceId>,
+        joined: &[NamespaceId],
+        geometry: Geometry,
+    ) -> Joined<D> {
         let mut first = Lba(0);
         let mut parts = Vec::new();
-        for &id in ids {
+        for &id in joined {
             parts.push(Part { id, first });
             first = first + pool.geometry(id).namespace_blocks();
         }
-        Joined { namespaces: Namespaces::single(geometry), pool, parts, appends: BTreeMap::new() }
+        Joined { namespaces: Namespaces::single(geometry), pool, ids, parts, appends: BTreeMap::new() }
     }
 
     /// The pool.
@@ -50,9 +58,9 @@ impl<D: ZonedDevice> Joined<D> {
         self.pool.drive()
     }
 
-    /// The identifiers of the namespaces.
+    /// The identifiers of all namespaces of the pool.
     pub(crate) fn ids(&self) -> impl Iterator<Item = NamespaceId> {
-        self.parts.iter().map(|part| part.id)
+        self.ids.iter().copied()
     }
 
     fn part_of(&self, at: Lba) -> &Part {
@@ -77,6 +85,13 @@ impl<D: ZonedDevice> ZonedDevice for Joined<D> {
     }
 
     fn submit(&mut self, now: Instant, mut command: Command) -> Result<(), QueueFull> {
+        if let [only] = &self.parts[..] {
+            let own = std::mem::replace(&mut command.namespace, only.id);
+            return self.pool.submit(now, command).map_err(|QueueFull(mut command)| {
+                command.namespace = own;
+                QueueFull(command)
+            });
+        }
         let at = address(&mut command.operation);
         let (namespace, first) = {
             let part = self.part_of(*at);

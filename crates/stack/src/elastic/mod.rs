@@ -24,6 +24,8 @@ pub(crate) struct PoolPlan {
     configs: Vec<NamespaceConfig>,
     /// The namespaces as jobs see them, in the order of `configs`.
     pub(crate) namespaces: Vec<NamedNamespace>,
+    /// The only namespace that the load uses, by its index; all of them otherwise.
+    pub(crate) used: Option<usize>,
 }
 
 impl PoolPlan {
@@ -39,7 +41,11 @@ impl PoolPlan {
         }
         let weights = pool.pool().expect("a pool with namespaces is open").weights();
         weights.into_iter().for_each(|(tenant, weight)| pool.drive_mut().set_weight(tenant, weight));
-        (Joined::new(pool, &ids, NamedNamespace::joined(&self.namespaces)), now)
+        let (parts, geometry) = match self.used {
+            Some(used) => (vec![ids[used]], self.namespaces[used].geometry.clone()),
+            None => (ids.clone(), NamedNamespace::joined(&self.namespaces)),
+        };
+        (Joined::new(pool, ids, &parts, geometry), now)
     }
 }
 

@@ -77,7 +77,7 @@ impl ElasticSpec {
         let named = configs.iter().zip(geometries);
         let namespaces =
             named.map(|(config, geometry)| NamedNamespace { name: config.name.clone(), geometry }).collect();
-        Ok(PoolPlan { options, configs, namespaces })
+        Ok(PoolPlan { options, configs, namespaces, used: None })
     }
 }
 

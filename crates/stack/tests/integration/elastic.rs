@@ -89,6 +89,37 @@ fn a_job_names_its_namespace_where_there_are_two() {
     assert_eq!((message.as_str(), place), ("namespaces have names only in a pool", (7, 13)));
 }
 
+/// A store of many small files in the namespace `db`, beside another namespace.
+const STORE: &str = "[elastic]\nzones_per_vzone = 4\nwidth_max = 4\n\
+                     [[elastic.namespace]]\nname = \"log\"\nzones = 6\nactive = 2\n\
+                     [[elastic.namespace]]\nname = \"db\"\nzones = 48\nactive = 12\n\
+                     [store]\nworkload = \"kvbench-ii\"\nnamespace = \"db\"\noperations = 20000\nfinish_threshold = 0.1\n\
+                     write_buffer_size = \"2 MiB\"\ntarget_file_size = \"2 MiB\"\nlevel1_size = \"8 MiB\"\n";
+
+#[test]
+fn a_store_runs_on_a_namespace_of_a_pool_to_its_end() {
+    let text = drive(67, "payload = \"bytes\"") + STORE;
+    let result = run(&text);
+    let store = result.store.as_ref().expect("the file has [store]");
+    assert_eq!(format!("{:?}", store.ended_by), "Operations", "{store:?}");
+    let [log, db] = namespaces(&result) else { panic!("there are two namespaces") };
+    assert_eq!(log.groups, [], "nothing is in the other namespace");
+    assert!(!db.groups.is_empty(), "{db:?}");
+    assert!(result.drive.counters.host_write_bytes > 20_000 * 256, "a put has 512 bytes, and half are puts");
+    assert_eq!(format!("{result:?}"), format!("{:?}", run(&text)));
+}
+
+#[test]
+fn a_store_names_its_namespace_where_there_are_two() {
+    let (message, ..) = mistake(&(drive(67, "") + &STORE.replace("namespace = \"db\"\n", "")));
+    assert_eq!(message, "the store names no namespace, and there are 2");
+    let (message, _, help) = mistake(&(drive(67, "") + &STORE.replace("namespace = \"db\"", "namespace = \"dp\"")));
+    assert_eq!(message, "there is no namespace \"dp\"");
+    assert!(help.starts_with("did you mean \"db\"?"), "{help}");
+    let (message, ..) = mistake(&(drive(67, "") + &STORE[STORE.find("[store]").expect("it has one")..]));
+    assert_eq!(message, "namespaces have names only in a pool");
+}
+
 #[test]
 fn a_pool_that_the_drive_cannot_have_is_refused_at_its_place() {
     let of = |elastic: &str, namespace: &str| {

@@ -17,6 +17,8 @@ pub(super) trait Files {
     fn poll(&mut self) -> Option<Ended>;
     /// When to call `run_once` again.
     fn next_timeout(&self) -> Option<Instant>;
+    /// Commands on the drive that have not completed.
+    fn in_flight(&self) -> usize;
     fn usage(&self) -> Usage;
     /// Bytes transferred to and from the drive so far.
     fn host_bytes(&self) -> HostBytes;
@@ -116,6 +118,10 @@ impl<D: ZonedDevice> Files for DeviceFiles<D> {
 
     fn next_timeout(&self) -> Option<Instant> {
         self.files.next_timeout()
+    }
+
+    fn in_flight(&self) -> usize {
+        self.files.device().in_flight
     }
 
     fn usage(&self) -> Usage {

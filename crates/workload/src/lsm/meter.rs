@@ -1,4 +1,4 @@
-//! Counts the bytes transferred to and from a device.
+//! Counts the commands in flight on a device, and the bytes transferred to and from it.
 
 use zonda_zoned::{Command, CompletionQueue, Instant, Namespaces, Operation, QueueFull, ZonedDevice};
 
@@ -7,6 +7,7 @@ use zonda_zoned::{Command, CompletionQueue, Instant, Namespaces, Operation, Queu
 pub(super) struct Meter<D> {
     device: D,
     pub(super) bytes: HostBytes,
+    pub(super) in_flight: usize,
 }
 
 /// Bytes that a host has transferred.
@@ -18,7 +19,7 @@ pub(super) struct HostBytes {
 
 impl<D: ZonedDevice> Meter<D> {
     pub(super) fn new(device: D) -> Meter<D> {
-        Meter { device, bytes: HostBytes::default() }
+        Meter { device, bytes: HostBytes::default(), in_flight: 0 }
     }
 
     pub(super) fn inner(&self) -> &D {
@@ -54,11 +55,14 @@ impl<D: ZonedDevice> ZonedDevice for Meter<D> {
         };
         self.device.submit(now, command)?;
         self.bytes = self.bytes.plus(HostBytes { written, read });
+        self.in_flight += 1;
         Ok(())
     }
 
     fn poll(&mut self, now: Instant, completions: &mut CompletionQueue) {
+        let before = completions.len();
         self.device.poll(now, completions);
+        self.in_flight -= completions.len() - before;
     }
 
     fn next_timeout(&self) -> Option<Instant> {

@@ -9,6 +9,7 @@ use super::compaction::LevelSizes;
 use super::spec::{StoreSpec, StoreWorkload};
 use super::table::TableFormat;
 use crate::limits::STORE_LEVELS;
+use crate::plan::{NamedNamespace, index_of, is_without_name};
 
 /// A store and its workload, checked against a drive's geometry.
 #[derive(Clone, Debug)]
@@ -64,6 +65,23 @@ impl StorePlan {
     /// The first value that is invalid or not supported by this drive, with its position, and the
     /// allowed values.
     pub fn new(spec: &Spanned<StoreSpec>, geometry: &Geometry) -> Result<StorePlan, ConfigError> {
+        is_without_name(spec.get_ref().namespace.as_ref())?;
+        StorePlan::checked(spec, geometry)
+    }
+
+    /// Checks a store against the namespace of a pool that it names. Returns the index of the namespace, too.
+    ///
+    /// # Errors
+    /// As [`StorePlan::new`], and if it names none of several, or one that is not there.
+    pub fn over_namespaces(
+        spec: &Spanned<StoreSpec>,
+        namespaces: &[NamedNamespace],
+    ) -> Result<(StorePlan, usize), ConfigError> {
+        let index = index_of(namespaces, spec.get_ref().namespace.as_ref(), "store", spec)?;
+        Ok((StorePlan::checked(spec, &namespaces[index].geometry)?, index))
+    }
+
+    fn checked(spec: &Spanned<StoreSpec>, geometry: &Geometry) -> Result<StorePlan, ConfigError> {
         let check = Check { place: spec, spec: spec.get_ref(), geometry };
         let load = check.load()?;
         let files = check.files()?;

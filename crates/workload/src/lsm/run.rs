@@ -21,6 +21,9 @@ use crate::limits::VIRTUAL_TIME_MAX_NS;
 
 /// Iterations at one instant without progress after which the device counts as broken.
 const IDLE_ITERATIONS_MAX: u32 = 10_000_000;
+/// Time for which a device without commands is waited for: a drive ends its programs, but a pool never
+/// ceases to wake up.
+const DRAIN_TIME_MAX: Duration = Duration::from_secs(1);
 
 /// A run in progress.
 pub(super) struct Run<F> {
@@ -284,10 +287,16 @@ impl<F: Files> Run<F> {
         self.timers_set += 1;
     }
 
-    /// Waits for the commands in flight on the device.
+    /// Waits for the commands in flight on the device, and for what it does after the last one.
     fn drain(&mut self) {
         let clock_end = self.started + Duration(VIRTUAL_TIME_MAX_NS);
+        let mut end = self.now + DRAIN_TIME_MAX;
         while let Some(at) = self.files.next_timeout().filter(|&at| at < clock_end) {
+            if self.files.in_flight() > 0 {
+                end = self.now.max(at) + DRAIN_TIME_MAX;
+            } else if at > end {
+                break;
+            }
             self.idle_iterations = if at > self.now { 0 } else { self.idle_iterations + 1 };
             assert!(
                 self.idle_iterations < IDLE_ITERATIONS_MAX,

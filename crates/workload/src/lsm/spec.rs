@@ -15,6 +15,8 @@ use crate::Fraction;
 pub struct StoreSpec {
     /// The workload of the clients.
     pub workload: Spanned<StoreWorkload>,
+    /// The namespace of a pool that the store is on, by its name; required if there are several.
+    pub namespace: Option<Spanned<String>>,
     /// The number of counted operations of all clients together. Default 1 million.
     pub operations: Option<Spanned<u64>>,
     /// Entries preloaded before counting begins; counting waits until the tree is quiescent.
@@ -151,6 +153,7 @@ impl StoreSpec {
     pub fn new(workload: StoreWorkload) -> StoreSpec {
         StoreSpec {
             workload: unplaced(workload),
+            namespace: None,
             operations: None,
             preload: None,
             keys: None,

@@ -18,6 +18,7 @@ mod tests;
 
 pub use namespaces::NamedNamespace;
 use namespaces::{Place, chosen, no_namespace_is_named};
+pub(crate) use namespaces::{index_of, is_without_name};
 
 /// Interval of the time series of a run without a time limit.
 const SAMPLE_WITHOUT_TIME: Duration = Duration::from_millis(10);

@@ -66,25 +66,40 @@ impl Place<'_> {
 
 /// The namespace of a job.
 pub(super) fn chosen<'a>(namespaces: &'a [NamedNamespace], job: &Spanned<JobSpec>) -> Result<Place<'a>, ConfigError> {
-    let names: Vec<&str> = namespaces.iter().map(|it| it.name.as_str()).collect();
-    let index = match (&job.get_ref().namespace, names.as_slice()) {
-        (Some(place), _) => names.iter().position(|name| name == place.get_ref()).ok_or_else(|| {
-            let error = ConfigError::at(place, format!("there is no namespace \"{}\"", place.get_ref()));
-            error.help(did_you_mean_help(place.get_ref(), &names))
-        })?,
-        (None, [_]) => 0,
-        (None, _) => {
-            let message = format!("the job names no namespace, and there are {}", names.len());
-            return Err(ConfigError::at(job, message).help(format!("add a line like namespace = \"{}\"", names[0])));
-        }
-    };
+    let index = index_of(namespaces, job.get_ref().namespace.as_ref(), "job", job)?;
     let first_zone = namespaces[..index].iter().map(|it| it.geometry.zone_count).sum();
     Ok(Place { first_zone, geometry: &namespaces[index].geometry, noun: "namespace" })
 }
 
+/// The index of the namespace of this name, which `user` has; of the only one if it names none.
+pub(crate) fn index_of<T>(
+    namespaces: &[NamedNamespace],
+    name: Option<&Spanned<String>>,
+    what: &str,
+    user: &Spanned<T>,
+) -> Result<usize, ConfigError> {
+    let names: Vec<&str> = namespaces.iter().map(|it| it.name.as_str()).collect();
+    match (name, names.as_slice()) {
+        (Some(place), _) => names.iter().position(|name| name == place.get_ref()).ok_or_else(|| {
+            let error = ConfigError::at(place, format!("there is no namespace \"{}\"", place.get_ref()));
+            error.help(did_you_mean_help(place.get_ref(), &names))
+        }),
+        (None, [_]) => Ok(0),
+        (None, _) => {
+            let message = format!("the {what} names no namespace, and there are {}", names.len());
+            Err(ConfigError::at(user, message).help(format!("add a line like namespace = \"{}\"", names[0])))
+        }
+    }
+}
+
 /// Checks that no job names a namespace, where they have no names.
 pub(super) fn no_namespace_is_named(jobs: &[Spanned<JobSpec>]) -> Result<(), ConfigError> {
-    match jobs.iter().find_map(|job| job.get_ref().namespace.as_ref()) {
+    jobs.iter().try_for_each(|job| is_without_name(job.get_ref().namespace.as_ref()))
+}
+
+/// Checks that no namespace is named, where they have no names.
+pub(crate) fn is_without_name(name: Option<&Spanned<String>>) -> Result<(), ConfigError> {
+    match name {
         None => Ok(()),
         Some(place) => Err(ConfigError::at(place, "namespaces have names only in a pool")
             .help("remove this line, or describe the namespaces in [[elastic.namespace]]")),

@@ -128,6 +128,10 @@ impl Files for StandIn {
         self.in_flight.front().map(|(at, _)| *at)
     }
 
+    fn in_flight(&self) -> usize {
+        self.in_flight.len()
+    }
+
     fn usage(&self) -> Usage {
         let live_bytes = self.usage_bytes();
         Usage { live_bytes, written_bytes: live_bytes, ..Usage::default() }
