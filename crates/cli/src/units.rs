@@ -1,5 +1,6 @@
 //! Human-readable numbers.
 
+use std::ops::Range;
 use std::str::FromStr;
 
 pub(crate) use zonda_plot::text::{count, counted, significant};
@@ -63,6 +64,20 @@ pub(crate) fn zone_number(text: &str) -> Result<u32, String> {
     text.parse().map_err(|_| format!("must be the number of one zone, from 0 to {}", u32::MAX))
 }
 
+/// Parses the number of a zone, or the zones from one up to another, which is not one of them.
+pub(crate) fn zone_range(text: &str) -> Result<Range<u32>, String> {
+    let number = |text: &str| text.parse::<u32>().ok();
+    let range = match text.split_once("..") {
+        None => number(text).map(|zone| zone..zone.saturating_add(1)),
+        Some((first, end)) => number(first).zip(number(end)).map(|(first, end)| first..end),
+    };
+    match range {
+        Some(range) if range.is_empty() => Err("has no zone: the second number is behind the last zone".to_owned()),
+        Some(range) => Ok(range),
+        None => Err("must be the number of a zone, such as 7, or several, such as 7..9 for 7 and 8".to_owned()),
+    }
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -71,6 +86,14 @@ mod tests {
     fn sizes_have_three_digits_in_the_largest_fitting_unit() {
         let shown: Vec<String> = [0, 1023, 1024, 4096, 1_048_000, 77 << 20, 3_974_430 << 20].map(bytes).into();
         assert_eq!(shown, ["0 B", "1023 B", "1.00 KiB", "4.00 KiB", "1,023 KiB", "77.0 MiB", "3.79 TiB"]);
+    }
+
+    #[test]
+    fn zones_are_one_number_or_two_of_which_the_second_is_not_one_of_them() {
+        assert_eq!((zone_range("7"), zone_range("7..9")), (Ok(7..8), Ok(7..9)));
+        for wrong in ["", "7..", "..9", "7-9", "9..7", "7..7", "-1", "4294967295", "7..8..9"] {
+            assert!(zone_range(wrong).is_err(), "{wrong}");
+        }
     }
 
     #[test]

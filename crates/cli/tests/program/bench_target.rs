@@ -92,6 +92,21 @@ fn zones_with_data_are_not_reset_without_confirmation() {
 }
 
 #[test]
+fn a_range_of_zones_is_managed_one_after_the_other() {
+    let directory = scratch("zone-range");
+    make_image(&directory);
+    let manage = |action, zones| output_in(&directory, &["zone", action, "drives/a", zones]);
+    assert_eq!(manage("finish", "5..8"), "3 zones are now full: 5..8\n");
+    assert_eq!(manage("finish", "5..8"), "zones 5..8 were already full\n");
+    assert_eq!(manage("reset", "4..7"), "2 zones are now empty: 5..7\n");
+    assert_eq!(manage("reset", "7"), "zone 7 is empty\n");
+    // A range that ends behind the last zone changes nothing.
+    assert!(refused_in(&directory, &["zone", "finish", "drives/a", "14..17"]).contains("zone 16 does not exist"));
+    let report = json_in(&directory, &["zone", "report", "drives/a", "--json"]);
+    assert!(report["zones"].as_array().unwrap().iter().all(|zone| zone["state"] == "empty"), "{report}");
+}
+
+#[test]
 fn a_file_for_a_simulated_drive_and_options_without_a_target_are_refused() {
     let directory = scratch("target-mistakes");
     make_image(&directory);

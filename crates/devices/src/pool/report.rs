@@ -48,6 +48,15 @@ pub struct PoolReport {
     pub spare_zones: u32,
     /// The widest stripe group.
     pub width_max: u32,
+    /// Zones of the drive.
+    #[serde(default)]
+    pub drive_zones: u64,
+    /// What its zones hold; a server of an earlier version does not say it.
+    #[serde(default)]
+    pub drive_capacity_bytes: u64,
+    /// Zones of the drive for the log of the pool.
+    #[serde(default)]
+    pub log_zones: u64,
     /// Physical zones that namespaces can have together.
     pub usable_zones: u64,
     /// Physical zones that are promised to namespaces.
@@ -183,6 +192,10 @@ impl PoolReport {
             essential_zones: shape.essential_zones,
             spare_zones: shape.spare_zones,
             width_max: shape.width_max,
+            drive_zones: drive.zone_count.into(),
+            drive_capacity_bytes: u64::from(drive.zone_count)
+                * drive.zone_capacity_blocks.bytes(drive.block_size_bytes),
+            log_zones: zonda_elastic::limits::LOG_ZONES.into(),
             usable_zones: u64::from(shape.promised_max()).saturating_sub(lost),
             promised_zones: pool.promised_zones(),
             zones_in_groups: counts.in_groups,

@@ -331,7 +331,7 @@ fn a_promise_that_the_drive_cannot_keep_is_refused_when_it_is_made() {
         error.message,
         "cannot create the namespace \"db\": this needs 32 zones of the drive, and 30 are not promised to others"
     );
-    assert_eq!(error.help, "make it smaller");
+    assert_eq!(error.help, "make it smaller: 7 zones more are left");
     bench.add(&pool, "db", 7).expect("seven fit");
     bench.add(&pool, "log", 1).expect_err("there is no space left");
     let resize = |zones| {

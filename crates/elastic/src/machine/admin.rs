@@ -142,8 +142,9 @@ impl Pool {
                 config.max_active_zones, self.shape.essential_zones
             ));
         }
-        let needed = u64::from(config.zone_count) * u64::from(self.shape.zones_of(geometry.zone_capacity_blocks));
-        self.check_promise(needed)?;
+        let zones_per_vzone = self.shape.zones_of(geometry.zone_capacity_blocks);
+        let needed = u64::from(config.zone_count) * u64::from(zones_per_vzone);
+        self.check_promise(needed, zones_per_vzone)?;
         self.check_metadata(config.zone_count, record.extension_bytes, needed)?;
         self.check_active_zones(config.weight)?;
         self.namespaces.insert(id, Namespace::new(record.clone(), geometry));
@@ -242,14 +243,21 @@ impl Pool {
         self.shape.zones_of(Blocks(own.record.zone_capacity_blocks))
     }
 
-    fn check_promise(&self, more: u64) -> Result<(), AdminError> {
+    /// Whether so many more zones of the drive, as many for each v-zone, can be promised.
+    fn check_promise(&self, more: u64, zones_per_vzone: u32) -> Result<(), AdminError> {
         let counts = self.zones.counts();
         let lost = u64::from(counts.retired) + u64::from(counts.set_aside);
         let left = u64::from(self.shape.promised_max()).saturating_sub(lost).saturating_sub(self.promised_zones());
         if more <= left {
             return Ok(());
         }
-        refused(format!("this needs {more} zones of the drive, and {left} are not promised to others: make it smaller"))
+        let remedy = match left / u64::from(zones_per_vzone) {
+            0 => "nothing is left: make others smaller, or delete one".to_owned(),
+            1 => "make it smaller: 1 zone more is left".to_owned(),
+            vzones => format!("make it smaller: {vzones} zones more are left"),
+        };
+        let why = format!("this needs {more} zones of the drive, and {left} are not promised to others");
+        refused(format!("{why}; {remedy}"))
     }
 
     /// Whether a namespace of this weight would get its essentials at once: others may have wide groups
@@ -319,8 +327,9 @@ impl Pool {
         }
         let before = own.record.zone_count;
         if zone_count > before {
-            let needed = u64::from(zone_count - before) * u64::from(self.zones_of_namespace(own));
-            self.check_promise(needed)?;
+            let zones_per_vzone = self.zones_of_namespace(own);
+            let needed = u64::from(zone_count - before) * u64::from(zones_per_vzone);
+            self.check_promise(needed, zones_per_vzone)?;
             self.check_metadata(zone_count - before, own.record.extension_bytes, needed)?;
         }
         let own = self.namespaces.get_mut(&id.0).expect("it was just found");

@@ -153,7 +153,7 @@ fn a_pool_promises_no_more_zones_and_active_zones_than_the_drive_has() {
     let refused = rig.device().create_namespace(now, &config("large", 40, 2)).unwrap_err();
     assert_eq!(
         refused.to_string(),
-        "this needs 160 zones of the drive, and 58 are not promised to others: make it smaller"
+        "this needs 160 zones of the drive, and 58 are not promised to others; make it smaller: 14 zones more are left"
     );
     let refused = rig.device().create_namespace(now, &config("busy", 2, 14)).unwrap_err();
     assert!(refused.to_string().starts_with("14 active zones are more than the drive has"), "{refused}");

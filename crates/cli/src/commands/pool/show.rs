@@ -29,6 +29,7 @@ pub(crate) fn pool(report: &PoolReport, directory: &Path, screen: Screen) -> Str
         units::bytes(report.usable_zones * zone_bytes),
         units::bytes(free * zone_bytes),
     );
+    text += &overhead(report, zone_bytes);
     text += &format!(
         "  active     {}, {}; stripe groups of at most {}\n",
         units::counted(u64::from(report.essential_zones), "essential zone"),
@@ -44,6 +45,24 @@ pub(crate) fn pool(report: &PoolReport, directory: &Path, screen: Screen) -> Str
         return text;
     }
     text + "\n" + &namespaces(report, screen) + &notes(report)
+}
+
+/// What namespaces cannot have of the drive, and why.
+fn overhead(report: &PoolReport, zone_bytes: u64) -> String {
+    let usable_bytes = report.usable_zones * zone_bytes;
+    if report.drive_capacity_bytes <= usable_bytes {
+        return String::new();
+    }
+    let drive_zone_bytes = report.drive_capacity_bytes / report.drive_zones.max(1);
+    let lost = u64::from(report.zones_retired + report.zones_set_aside);
+    let reserve = report.drive_zones.saturating_sub(report.log_zones + report.usable_zones + lost);
+    format!(
+        "  overhead   {} of the {} of the drive: {} for the log, {reserve} in reserve, {} in each of the others\n",
+        units::bytes(report.drive_capacity_bytes - usable_bytes),
+        units::bytes(report.drive_capacity_bytes),
+        units::counted(report.log_zones, "zone"),
+        units::bytes(drive_zone_bytes.saturating_sub(zone_bytes)),
+    )
 }
 
 /// Zones of the drive that cannot be used, or not yet.

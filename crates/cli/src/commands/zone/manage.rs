@@ -1,12 +1,13 @@
 //! `zonda zone reset`, `finish`, `open` and `close`.
 
+use std::ops::Range;
 use std::path::Path;
 
 use clap::Args;
 use serde::Serialize;
 use zonda_devices::{Connection, Location};
 use zonda_image::{ImageSpec, Inspection};
-use zonda_zoned::{Operation, Status, ZoneAction, ZoneDescriptor, ZoneIndex, ZoneState, ZoneTarget, ZoneType};
+use zonda_zoned::{Operation, Status, ZoneAction, ZoneIndex, ZoneState, ZoneTarget, ZoneType};
 
 use super::{NO_ZONES, PlaceArgs, check_zone, on_device};
 use crate::commands::connect;
@@ -26,11 +27,11 @@ const ZONES_WIDTH: usize = 70;
 pub(crate) struct ManageArgs {
     #[command(flatten)]
     place: PlaceArgs,
-    /// Zone number, starting at 0
-    #[arg(allow_negative_numbers = true, value_parser = units::zone_number)]
-    zone: Option<u32>,
+    /// Number of a zone, starting at 0, or several: 2..5 are the zones 2, 3 and 4
+    #[arg(value_name = "ZONE|FIRST..END", allow_negative_numbers = true, value_parser = units::zone_range)]
+    zones: Option<Range<u32>>,
     /// All zones whose state the command can change (see the description of the command)
-    #[arg(long, conflicts_with = "zone")]
+    #[arg(long, conflicts_with = "zones")]
     all: bool,
     /// Allow managing zones of a member of a volume, which may destroy data of the volume
     #[arg(long)]
@@ -123,7 +124,7 @@ pub(super) fn run(args: &ManageArgs, action: Action) -> Result<(), Failure> {
     if let Location::Image(directory) = &location {
         remedies::refuse_volume(directory, NO_ZONES)?;
     }
-    if args.zone.is_none() && !args.all {
+    if args.zones.is_none() && !args.all {
         let message = format!("zonda zone {} needs a zone", action.name());
         return Err(Failure::input(message, "add the number of a zone, or --all for all zones"));
     }
@@ -142,19 +143,20 @@ pub(super) fn run(args: &ManageArgs, action: Action) -> Result<(), Failure> {
             connect::refuse_member(connection, &location, OF_MEMBER)?;
         }
         if matches!(location, Location::Device(_)) && !args.yes {
-            on_device::agree(connection, &location, args.zone, action)?;
+            on_device::agree(connection, &location, args.zones.clone(), action)?;
         }
-        manage(connection, args.zone, action)
+        manage(connection, args.zones.clone(), action)
     })?;
     if args.json {
         return print_json(&Done { location: location.to_string(), action: action.name(), changed_zones: changed });
     }
     let result = action.result();
-    print(&match (args.zone, changed.as_slice()) {
-        (Some(zone), []) => format!("zone {zone} was already {result}\n"),
-        (Some(zone), _) => format!("zone {zone} is {result}\n"),
+    print(&match (&args.zones, changed.as_slice()) {
+        (Some(zones), []) if zones.len() == 1 => format!("zone {} was already {result}\n", zones.start),
+        (Some(zones), []) => format!("zones {}..{} were already {result}\n", zones.start, zones.end),
+        (Some(zones), _) if zones.len() == 1 => format!("zone {} is {result}\n", zones.start),
         (None, []) => format!("nothing to {}: no zone is {}\n", action.name(), action.states_of_all()),
-        (None, changed) => {
+        (_, changed) => {
             let zones = zone_map::in_ranges(changed.iter().map(|zone| (*zone, zone + 1)), ZONES_WIDTH);
             let are = if changed.len() == 1 { "is" } else { "are" };
             format!("{} {are} now {result}: {zones}\n", units::counted(changed.len() as u64, "zone"))
@@ -165,9 +167,10 @@ pub(super) fn run(args: &ManageArgs, action: Action) -> Result<(), Failure> {
 /// Refuses what an image does not support before it is opened for writing, which rewrites its files.
 fn check_image(args: &ManageArgs, directory: &Path, action: Action) -> Result<(), Failure> {
     let Some(Inspection { spec: ImageSpec { geometry, .. }, .. }) = peek(directory) else { return Ok(()) };
-    if let Some(zone) = args.zone {
-        check_zone(&geometry, zone)?;
-        if geometry.zone_type(ZoneIndex(zone)) == ZoneType::Conventional {
+    if let Some(zones) = &args.zones {
+        check_zone(&geometry, zones.end - 1)?;
+        let is_conventional = |zone: &u32| geometry.zone_type(ZoneIndex(*zone)) == ZoneType::Conventional;
+        if let Some(zone) = zones.clone().find(is_conventional) {
             let message = format!("the drive refuses to {} zone {zone}, which is conventional", action.name());
             return Err(Failure::input(message, action.remedy(ZoneState::NotWritePointer)));
         }
@@ -176,36 +179,40 @@ fn check_image(args: &ManageArgs, directory: &Path, action: Action) -> Result<()
 }
 
 /// Carries out the action, and returns the zones whose state has changed.
-fn manage(connection: &mut Connection, zone: Option<u32>, action: Action) -> Result<Vec<u32>, Failure> {
+fn manage(connection: &mut Connection, zones: Option<Range<u32>>, action: Action) -> Result<Vec<u32>, Failure> {
     let geometry = connection.geometry().clone();
-    let (first, count) = zone.map_or((0, geometry.zone_count), |zone| (zone, 1));
-    check_zone(&geometry, first)?;
-    let (target, words) = match zone {
-        None => (ZoneTarget::All, "all zones".to_owned()),
-        Some(zone) => (ZoneTarget::Zone(geometry.zone_start(ZoneIndex(zone))), format!("zone {zone}")),
-    };
-    let before = connect::descriptors(connection, first, count)?;
-    let operation = Operation::ManageZones { action: action.zone_action(), target };
-    let state = state_in_words(&before, zone);
-    let of_state = before.first().filter(|_| zone.is_some()).map(|zone| action.remedy(zone.state));
-    let remedy = |status| match status {
-        Status::InvalidZoneStateTransition | Status::InvalidField => of_state,
-        _ => None,
-    };
-    connect::execute_or(connection, operation, &format!("to {} {words}{state}", action.name()), remedy)?;
-    let after = connect::descriptors(connection, first, count)?;
-    let pairs = (first..).zip(before.iter().zip(&after));
+    let all = zones.clone().unwrap_or(0..geometry.zone_count);
+    check_zone(&geometry, all.end - 1)?;
+    let count = all.len() as u32;
+    let before = connect::descriptors(connection, all.start, count)?;
+    let operation = |target| Operation::ManageZones { action: action.zone_action(), target };
+    match zones {
+        None => {
+            let what = format!("to {} all zones", action.name());
+            connect::execute_or(connection, operation(ZoneTarget::All), &what, |_| None)?;
+        }
+        Some(zones) => {
+            for (zone, descriptor) in zones.zip(&before) {
+                let target = ZoneTarget::Zone(geometry.zone_start(ZoneIndex(zone)));
+                let what = format!("to {} zone {zone}, which is {}", action.name(), in_words(descriptor.state));
+                let remedy = |status| match status {
+                    Status::InvalidZoneStateTransition | Status::InvalidField => Some(action.remedy(descriptor.state)),
+                    _ => None,
+                };
+                connect::execute_or(connection, operation(target), &what, remedy)?;
+            }
+        }
+    }
+    let after = connect::descriptors(connection, all.start, count)?;
+    let pairs = all.zip(before.iter().zip(&after));
     // An explicit open of an implicitly opened zone changes its state, too.
     Ok(pairs.filter(|(_, (before, after))| before.state != after.state).map(|(zone, _)| zone).collect())
 }
 
-/// The state of a single zone, the most common reason for a refusal.
-fn state_in_words(zones: &[ZoneDescriptor], zone: Option<u32>) -> String {
-    match (zone, zones.first()) {
-        (Some(_), Some(descriptor)) if descriptor.state == ZoneState::NotWritePointer => {
-            ", which is conventional".to_owned()
-        }
-        (Some(_), Some(descriptor)) => format!(", which is {}", descriptor.state),
-        _ => String::new(),
+/// The state of a zone, the most common reason for a refusal.
+fn in_words(state: ZoneState) -> String {
+    match state {
+        ZoneState::NotWritePointer => "conventional".to_owned(),
+        state => state.to_string(),
     }
 }

@@ -44,6 +44,7 @@ const REPORT_EXAMPLES: &str = "Examples:
 
 const RESET_EXAMPLES: &str = "Examples:
   zonda zone reset nvme-tcp://127.0.0.1/nqn.2026-01.io.zonda:zonda-drive 3
+  zonda zone reset drives/a 4..8
   zonda zone reset drives/a --all";
 
 #[derive(Debug, Subcommand)]

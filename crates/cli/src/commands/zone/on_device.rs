@@ -1,5 +1,7 @@
 //! What a command would destroy on a drive of this machine.
 
+use std::ops::Range;
+
 use zonda_devices::{Connection, Location, SIGNATURE_BYTES, signature_of};
 use zonda_zoned::{Blocks, Lba, Operation, Outcome, Payload, ZoneState};
 
@@ -13,16 +15,16 @@ use crate::{units, zone_map};
 pub(super) fn agree(
     connection: &mut Connection,
     location: &Location,
-    zone: Option<u32>,
+    zones: Option<Range<u32>>,
     action: Action,
 ) -> Result<(), Failure> {
     if action != Action::Reset {
         return Ok(());
     }
     let geometry = connection.geometry().clone();
-    let (first, count) = zone.map_or((0, geometry.zone_count), |zone| (zone, 1));
-    check_zone(&geometry, first)?;
-    let zones = connect::descriptors(connection, first, count)?;
+    let zones = zones.unwrap_or(0..geometry.zone_count);
+    check_zone(&geometry, zones.end - 1)?;
+    let zones = connect::descriptors(connection, zones.start, zones.len() as u32)?;
     let holds_data = |state: ZoneState| state.is_active() || state == ZoneState::Full;
     let full = zones.iter().filter(|zone| holds_data(zone.state));
     let written: Vec<u64> = full.map(|zone| zone_map::written_blocks(zone).unwrap_or(0)).filter(|&n| n > 0).collect();
