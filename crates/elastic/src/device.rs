@@ -220,7 +220,7 @@ impl<D: ZonedDevice> ElasticDevice<D> {
         self.retry_at.take_if(|at| *at <= now);
         loop {
             let (drive, scratch) = (&mut self.drive, &mut self.scratch);
-            let (has_completions, is_stuck) = match &mut self.state {
+            let (has_more, is_stuck) = match &mut self.state {
                 State::Open(pool) => pool.exchange(drive, now, scratch),
                 State::Starting(start) | State::Reopening { start, .. } => start.exchange(drive, now, scratch),
                 State::Lost { .. } | State::Refused(_) => Lost.exchange(drive, now, scratch),
@@ -228,7 +228,7 @@ impl<D: ZonedDevice> ElasticDevice<D> {
             if is_stuck {
                 self.retry_at = Some(now + FULL_PAUSE);
             }
-            if !self.take_outcome() && !has_completions && !self.reopen_if_due(now) {
+            if !self.take_outcome() && !has_more && !self.reopen_if_due(now) {
                 return;
             }
         }
@@ -297,25 +297,36 @@ trait Submitter {
     fn on_queue_full(&mut self, command: Command);
     fn on_completion(&mut self, now: Instant, completion: Completion);
 
-    /// Exchanges commands and completions with a drive once. Returns whether there were completions, and
-    /// whether the drive has refused a command.
+    /// Whether completions may have left commands to submit.
+    fn has_commands(&self) -> bool {
+        true
+    }
+
+    /// Submits commands to a drive. Returns whether it has refused one although nothing is in flight.
     #[inline]
-    fn exchange<D: ZonedDevice>(&mut self, drive: &mut D, now: Instant, scratch: &mut CompletionQueue) -> (bool, bool) {
-        let mut is_refused = false;
+    fn send<D: ZonedDevice>(&mut self, drive: &mut D, now: Instant) -> bool {
         while let Some(command) = self.poll_command(now) {
             if let Err(QueueFull(command)) = drive.submit(now, command) {
                 self.on_queue_full(command);
-                is_refused = true;
-                break;
+                return drive.next_timeout().is_none();
             }
         }
-        let is_stuck = is_refused && drive.next_timeout().is_none();
+        false
+    }
+
+    /// Exchanges commands and completions with a drive once. Returns whether there is more to exchange after
+    /// completions, and whether the drive has refused a command.
+    #[inline]
+    fn exchange<D: ZonedDevice>(&mut self, drive: &mut D, now: Instant, scratch: &mut CompletionQueue) -> (bool, bool) {
+        let is_stuck = self.send(drive, now);
         drive.poll(now, scratch);
         let has_completions = !scratch.is_empty();
         while let Some(completion) = scratch.pop() {
             self.on_completion(now, completion);
         }
-        (has_completions, is_stuck)
+        // An idle drive has nothing more, and is not asked again.
+        let has_more = has_completions && (self.has_commands() || drive.next_timeout().is_some());
+        (has_more, is_stuck)
     }
 }
 
@@ -331,6 +342,11 @@ impl Submitter for Pool {
 
     fn on_completion(&mut self, now: Instant, completion: Completion) {
         Pool::on_completion(self, now, completion);
+    }
+
+    #[inline]
+    fn has_commands(&self) -> bool {
+        Pool::has_commands(self)
     }
 }
 
@@ -383,9 +399,7 @@ impl<D: ZonedDevice> ZonedDevice for ElasticDevice<D> {
         }
         self.process(now);
         if let State::Open(pool) = &mut self.state {
-            while let Some(completion) = pool.poll_completion() {
-                completions.push(completion);
-            }
+            pool.take_completions(completions);
         }
     }
 

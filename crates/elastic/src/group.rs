@@ -39,8 +39,6 @@ struct Jump {
 /// Consecutive blocks of a zone that hold blocks of a command.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct Piece {
-    /// Place of the zone in the group.
-    pub(crate) place: usize,
     /// The physical zone.
     pub(crate) zone: u32,
     /// Offset in the physical zone.
@@ -198,6 +196,26 @@ impl Group {
         }
     }
 
+    /// The piece of a range of blocks of the group, if they are in one stripe, and no jump is known.
+    #[inline]
+    pub(crate) fn piece_of_stripe(&self, range: &Range<u64>) -> Option<Piece> {
+        let offset = range.start.checked_sub(self.first_block)?;
+        let (stripe, blocks) = (offset / self.stripe_blocks, range.end - range.start);
+        let in_stripe = offset - stripe * self.stripe_blocks;
+        if in_stripe + blocks > self.stripe_blocks || !self.jumps.is_empty() {
+            return None;
+        }
+        let (width, width_log2) = (self.zones.len() as u64, self.zones.len().ilog2());
+        let place = (stripe & (width - 1)) as usize;
+        let row = stripe >> width_log2;
+        let first_block = row * self.stripe_blocks;
+        if first_block >= self.blocks_per_zone {
+            return None;
+        }
+        let zone_block = HEADER_BLOCKS + first_block + in_stripe;
+        Some(Piece { zone: self.zones[place], zone_block, blocks, start: range.start })
+    }
+
     /// The pieces of blocks between two jumps.
     fn pieces_of_run(&self, start: u64, end: u64, shift_rows: u64, out: &mut Vec<Piece>) {
         // The width is a power of two, for which no division is needed.
@@ -211,7 +229,6 @@ impl Group {
             let place_of = |index: u64| ((index >> width_log2) + shift_rows) * stripe;
             let zone_block = place_of(first) + from;
             out.push(Piece {
-                place,
                 zone: self.zones[place],
                 zone_block: HEADER_BLOCKS + zone_block,
                 blocks: place_of(last) + to - zone_block,
@@ -305,6 +322,9 @@ mod tests {
             let range = start..start + 1 + prng.below(own.end - start);
             let mut pieces = Vec::new();
             group.pieces(range.clone(), &mut pieces);
+            let stripe_of = |block: u64| (block - own.start) / group.stripe_blocks;
+            let is_one = group.jumps.is_empty() && stripe_of(range.start) == stripe_of(range.end - 1);
+            assert_eq!(group.piece_of_stripe(&range), is_one.then(|| pieces[0]), "{group:?} {range:?}");
             let mut seen = Vec::new();
             for piece in &pieces {
                 for (offset, block, length) in group.runs(piece) {

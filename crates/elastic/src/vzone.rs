@@ -3,7 +3,7 @@
 use std::collections::VecDeque;
 use std::ops::Range;
 
-use zonda_zoned::{Key, Payload, Status};
+use zonda_zoned::{CommandId, Key, Lba, Payload, Status};
 
 use crate::balloon::Grant;
 use crate::format::{GroupRecord, VZoneRecord};
@@ -14,7 +14,10 @@ use crate::machine::Host;
 /// A write to a v-zone, in the order in which it took effect.
 #[derive(Debug)]
 pub(crate) struct Write {
-    pub(crate) host: Key<Host>,
+    /// The command of the host.
+    pub(crate) id: CommandId,
+    /// Where its blocks are, if that is what the host is told.
+    pub(crate) appended: Option<Lba>,
     /// Counts the writes of the namespace.
     pub(crate) number: u64,
     /// Its blocks, within the v-zone.

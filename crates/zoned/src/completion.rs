@@ -56,6 +56,16 @@ impl CompletionQueue {
         self.entries.pop_front()
     }
 
+    /// Moves all completions of another queue behind those of this one.
+    #[inline]
+    pub fn append(&mut self, other: &mut CompletionQueue) {
+        if self.entries.is_empty() {
+            std::mem::swap(&mut self.entries, &mut other.entries);
+        } else {
+            self.entries.append(&mut other.entries);
+        }
+    }
+
     /// The number of completions.
     #[must_use]
     pub fn len(&self) -> usize {
@@ -74,5 +84,26 @@ impl Completion {
     #[must_use]
     pub fn of(id: CommandId, status: Status) -> Completion {
         Completion { id, status, outcome: Outcome::None }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn queue(ids: &[u64]) -> CompletionQueue {
+        let mut queue = CompletionQueue::new();
+        ids.iter().for_each(|id| queue.push(Completion::of(CommandId(*id), Status::Success)));
+        queue
+    }
+
+    #[test]
+    fn completions_that_are_appended_keep_their_order_behind_those_of_the_queue() {
+        for own in [&[][..], &[1, 2]] {
+            let (mut all, mut other) = (queue(own), queue(&[3, 4]));
+            all.append(&mut other);
+            let ids: Vec<u64> = std::iter::from_fn(|| all.pop()).map(|completion| completion.id.0).collect();
+            assert_eq!((ids, other.len()), ([own, &[3, 4]].concat(), 0));
+        }
     }
 }

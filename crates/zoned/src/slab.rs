@@ -91,6 +91,18 @@ impl<T> Slab<T> {
         self.take(key).expect("a slab entry is removed once")
     }
 
+    /// Drops a value where it is.
+    ///
+    /// # Panics
+    /// If there is none.
+    #[inline]
+    pub fn discard(&mut self, key: Key<T>) {
+        let entry = &mut self.entries[key.index() as usize];
+        assert!(entry.is_some(), "a slab entry is removed once");
+        *entry = None;
+        self.free.push(key);
+    }
+
     /// Removes a value, if there is one at the key.
     #[inline]
     pub fn take(&mut self, key: Key<T>) -> Option<T> {

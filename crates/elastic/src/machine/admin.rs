@@ -227,7 +227,7 @@ impl Pool {
     /// the drive can be closed.
     #[must_use]
     pub fn is_quiescent(&self) -> bool {
-        self.is_started && self.hosts.is_empty() && self.ops.is_empty() && self.waiters.is_empty()
+        self.is_started && self.commands() == 0 && self.ops.is_empty() && self.waiters.is_empty()
     }
 
     /// Physical zones that are promised to namespaces.

@@ -65,6 +65,8 @@ impl Pool {
             waiters: BTreeMap::new(),
             next_ticket: 0,
             hosts: Slab::new(),
+            direct_reads: 0,
+            submitted: None,
             writes: Slab::new(),
             endings: Slab::new(),
             repairs: BTreeMap::new(),

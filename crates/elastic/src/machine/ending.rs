@@ -23,14 +23,15 @@ impl Pool {
         loop {
             let found = self.namespaces.get_mut(&namespace).expect("a namespace stays while its v-zones are in use");
             let (capacity, own) = (found.record.zone_capacity_blocks, &found.vzones[vzone as usize]);
-            let Some(held) = own.grants.front() else { break };
-            let end = own.groups[held.group].blocks().end.min(capacity);
-            if own.written < end || own.has_failed {
-                break;
+            let end = own.grants.front().map(|held| own.groups[held.group].blocks().end.min(capacity));
+            if own.has_failed || end.is_none_or(|end| own.written < end) {
+                if own.has_failed {
+                    self.close_failed(namespace, vzone);
+                }
+                return;
             }
             self.end_first_group(namespace, vzone);
         }
-        self.close_failed(namespace, vzone);
     }
 
     pub(super) fn end_all_groups(&mut self, namespace: u32, vzone: u32) {

@@ -2,10 +2,10 @@
 
 use std::ops::Range;
 
-use zonda_zoned::zones::{WriteGrant, ZoneEffect};
+use zonda_zoned::zones::ZoneEffect;
 use zonda_zoned::{
-    Blocks, Command, Completion, Key, Lba, LbaRange, Operation, Origin, Outcome, Payload, PayloadKind, QueueFull,
-    Status, ZoneAction, ZoneIndex, ZoneTarget,
+    Blocks, Command, CommandId, Completion, Key, Lba, LbaRange, Operation, Origin, Outcome, Payload, PayloadKind,
+    QueueFull, Status, ZoneAction, ZoneIndex, ZoneTarget,
 };
 
 use super::{Host, HostResult, Instant, Op, Pool};
@@ -21,7 +21,7 @@ impl Pool {
     /// [`QueueFull`] returns the command while as many as the pool takes are in flight.
     pub fn submit(&mut self, now: Instant, command: Command) -> Result<(), QueueFull> {
         self.advance(now);
-        if self.hosts.len() >= COMMANDS_MAX || self.is_paused {
+        if self.commands() >= COMMANDS_MAX || self.is_paused {
             return Err(QueueFull(command));
         }
         let Command { id, namespace, operation, .. } = command;
@@ -30,6 +30,19 @@ impl Pool {
             self.completions.push(Completion::of(id, Status::InvalidNamespace));
             return Ok(());
         }
+        let operation = match operation {
+            Operation::Read { start, blocks } if self.read_directly(id, namespace.0, start, blocks) => return Ok(()),
+            Operation::Write { .. } | Operation::WriteZeroes { .. } | Operation::Append { .. } => {
+                self.submitted = Some((id, None));
+                let taken = self.write(id, namespace.0, operation);
+                let (_, ended) = self.submitted.take().expect("one command is submitted at a time");
+                if let Some(completion) = taken.err().map(|status| Completion::of(id, status)).or(ended) {
+                    self.completions.push(completion);
+                }
+                return Ok(());
+            }
+            operation => operation,
+        };
         // One part stands for the command itself, so that it does not end while it is taken apart.
         let host = Host { id, parts: 1, status: Status::Success, result: HostResult::Nothing };
         let host = self.hosts.insert(host);
@@ -46,18 +59,8 @@ impl Pool {
                 table.check_read(start, blocks)?;
                 self.read(host, namespace, start, blocks);
             }
-            Operation::Write { start, blocks, payload } => {
-                let grant = table.write(start, blocks, fits(&payload, blocks, self.format, self.kind))?;
-                self.write(host, namespace, grant, blocks, payload, false);
-            }
-            Operation::WriteZeroes { start, blocks } => {
-                let grant = table.write_zeroes(start, blocks)?;
-                self.write(host, namespace, grant, blocks, Payload::None, true);
-            }
-            Operation::Append { zone_start, blocks, payload } => {
-                let grant = table.append(zone_start, blocks, fits(&payload, blocks, self.format, self.kind))?;
-                self.hosts[host].result = HostResult::Outcome(Outcome::Appended(grant.start));
-                self.write(host, namespace, grant, blocks, payload, false);
+            Operation::Write { .. } | Operation::WriteZeroes { .. } | Operation::Append { .. } => {
+                unreachable!("a write is taken as a whole")
             }
             Operation::Deallocate { ranges } => {
                 table.check_deallocate(&ranges)?;
@@ -75,6 +78,12 @@ impl Pool {
             }
         }
         Ok(())
+    }
+
+    /// Commands of hosts that have not ended.
+    #[inline]
+    pub(super) fn commands(&self) -> usize {
+        self.hosts.len() + self.direct_reads + self.writes.len()
     }
 
     /// A part of a command has ended. The first error is the command's.
@@ -140,26 +149,32 @@ impl Pool {
         }
     }
 
-    fn write(
-        &mut self,
-        host: Key<Host>,
-        namespace: u32,
-        grant: WriteGrant,
-        blocks: Blocks,
-        payload: Payload,
-        is_zeroes: bool,
-    ) {
+    /// Takes a command that writes: it goes to one v-zone, as a whole.
+    fn write(&mut self, id: CommandId, namespace: u32, operation: Operation) -> Result<(), Status> {
         let own = self.namespaces.get_mut(&namespace).expect("a listed namespace exists");
+        let table = &mut own.table;
+        let (is_zeroes, is_append) =
+            (matches!(operation, Operation::WriteZeroes { .. }), matches!(operation, Operation::Append { .. }));
+        let (grant, blocks, payload) = match operation {
+            Operation::Write { start, blocks, payload } => {
+                (table.write(start, blocks, fits(&payload, blocks, self.format, self.kind))?, blocks, payload)
+            }
+            Operation::WriteZeroes { start, blocks } => (table.write_zeroes(start, blocks)?, blocks, Payload::None),
+            Operation::Append { zone_start, blocks, payload } => {
+                (table.append(zone_start, blocks, fits(&payload, blocks, self.format, self.kind))?, blocks, payload)
+            }
+            _ => unreachable!("the command writes"),
+        };
         let number = own.next_write;
         own.next_write += 1;
         own.writes.add(number);
         if grant.filled {
             own.releases.add_command(number);
         }
-        self.hosts[host].parts += 1;
         let range = grant.offset_blocks.0..grant.offset_blocks.0 + blocks.0;
         let write = Write {
-            host,
+            id,
+            appended: is_append.then_some(grant.start),
             number,
             issued: range.start,
             blocks: range,
@@ -170,7 +185,10 @@ impl Pool {
             is_zeroes,
         };
         let write = self.writes.insert(write);
-        self.add_item(namespace, grant.zone.0, Item::Write(write));
+        if !self.write_directly(namespace, grant.zone.0, write) {
+            self.add_item(namespace, grant.zone.0, Item::Write(write));
+        }
+        Ok(())
     }
 
     /// The drive flushes once the writes before it have ended: then no block is missing before one

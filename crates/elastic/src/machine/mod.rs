@@ -2,7 +2,7 @@
 //!
 //! Commands of hosts in ([`Pool::submit`]), commands to the drive out ([`Pool::poll_command`]),
 //! their completions in ([`Pool::on_completion`]), completions for hosts out
-//! ([`Pool::poll_completion`]). The tables of the namespaces decide at once what a command does; the
+//! ([`Pool::take_completions`]). The tables of the namespaces decide at once what a command does; the
 //! rest happens in the order of each v-zone's items.
 //!
 //! | file | what it does |
@@ -117,9 +117,15 @@ enum Op {
         host: Key<Host>,
         namespace: u32,
         vzone: u32,
-        group: usize,
+        group: u32,
         piece: Piece,
         at: u64,
+    },
+    /// All of a read.
+    DirectRead {
+        id: CommandId,
+        namespace: u32,
+        vzone: u32,
     },
     Deallocate {
         host: Key<Host>,
@@ -249,7 +255,12 @@ pub struct Pool {
     is_paused: bool,
     waiters: BTreeMap<Ticket, Waiter>,
     next_ticket: u64,
+    /// Commands of hosts; not writes, and not reads that stand for themselves.
     hosts: Slab<Host>,
+    /// Reads of one piece, each of which is a command to the drive and nothing else.
+    direct_reads: usize,
+    /// The write that is being taken from a host: its completion comes after those that it causes.
+    submitted: Option<(CommandId, Option<Completion>)>,
     writes: Slab<Write>,
     endings: Slab<Ending>,
     repairs: BTreeMap<(u32, u32), repair::Repair>,
@@ -359,10 +370,16 @@ impl Pool {
         self.outbox.push_front(command);
     }
 
-    /// The next completion for a host.
+    /// Whether commands to the drive are waiting, after a completion or another event.
     #[inline]
-    pub fn poll_completion(&mut self) -> Option<Completion> {
-        self.completions.pop()
+    pub(crate) fn has_commands(&self) -> bool {
+        !self.outbox.is_empty()
+    }
+
+    /// Moves the completions for hosts into a queue.
+    #[inline]
+    pub fn take_completions(&mut self, completions: &mut CompletionQueue) {
+        completions.append(&mut self.completions);
     }
 
     /// Whether completions for hosts are waiting.
@@ -382,7 +399,7 @@ impl Pool {
     #[must_use]
     pub fn next_timeout(&self) -> Option<Instant> {
         let has_groups = self.zones.active_in_groups() > 0 || self.granting.is_some() || !self.arbiter.is_empty();
-        let is_busy = has_groups || !self.hosts.is_empty();
+        let is_busy = has_groups || self.commands() > 0;
         let at = is_busy.then(|| self.balloon.next_timeout());
         match self.no_space_until {
             Some(until) => Some(at.map_or(until, |at| at.min(until))),
@@ -413,8 +430,9 @@ impl Pool {
         match op {
             Op::Write { namespace, vzone, write } => self.on_piece_written(namespace, vzone, write, status),
             Op::Read { host, namespace, vzone, group, piece, at } => {
-                self.on_piece_read(host, (namespace, vzone, group), &piece, at, status, outcome);
+                self.on_piece_read(host, (namespace, vzone, group as usize), &piece, at, status, outcome);
             }
+            Op::DirectRead { id, namespace, vzone } => self.on_direct_read(id, namespace, vzone, status, outcome),
             Op::Deallocate { host, namespace, vzone } => self.on_read_ended(host, namespace, vzone, status),
             Op::HostFlush { host } => self.end_part(host, status),
             Op::Reserve { zone } => self.on_reserved(zone, status),

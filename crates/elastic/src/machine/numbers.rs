@@ -20,7 +20,9 @@ impl Numbers {
         }
         let length = number.checked_sub(self.first).expect("numbers ascend") as usize;
         assert!(self.present.len() <= length, "numbers ascend");
-        self.present.resize(length, false);
+        if self.present.len() < length {
+            self.present.resize(length, false);
+        }
         self.present.push_back(true);
     }
 

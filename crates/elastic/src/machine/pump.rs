@@ -1,6 +1,6 @@
 //! The items of a v-zone, one after the other.
 
-use zonda_zoned::{Key, Status};
+use zonda_zoned::{Completion, Key, Outcome, Status};
 
 use super::{Pool, Waiter};
 use crate::bug::SeededBug;
@@ -134,10 +134,32 @@ impl Pool {
 
     /// Delivers the writes that have ended, in their order: what is acknowledged has no gap before it.
     pub(super) fn end_writes(&mut self, namespace: u32, vzone: u32) {
-        while let Some(key) = self.vzone(namespace, vzone).writes.front().copied() {
+        loop {
+            let found = self.namespaces.get_mut(&namespace).expect("a namespace stays while it has writes");
+            let own = &mut found.vzones[vzone as usize];
+            let Some(key) = own.writes.front().copied() else { break };
             let write = &self.writes[key];
             if write.outstanding > 0 {
                 break;
+            }
+            let is_issued = write.issued == write.blocks.end && write.refusal.is_none();
+            if is_issued && write.status.is_success() && !own.has_failed {
+                // As `end_write`, in fewer steps.
+                let (id, number) = (write.id, write.number);
+                let outcome = write.appended.map_or(Outcome::None, Outcome::Appended);
+                own.written = write.blocks.end;
+                own.writes.pop_front();
+                self.writes.discard(key);
+                found.writes.remove(number);
+                let (has_flushes, is_awaited) = (!found.flushes.is_empty(), found.releases.has_commands());
+                self.completions.push(Completion { id, status: Status::Success, outcome });
+                if has_flushes {
+                    self.release_flushes(namespace);
+                }
+                if is_awaited {
+                    self.on_released(namespace, number);
+                }
+                continue;
             }
             if write.issued < write.blocks.end && write.refusal.is_none() {
                 let (stands, is_success) = (write.issued, write.status.is_success());
@@ -172,7 +194,15 @@ impl Pool {
         }
         let found = self.namespaces.get_mut(&namespace).expect("a namespace stays while it has writes");
         found.writes.remove(write.number);
-        self.end_part(write.host, status);
+        let outcome = match write.appended {
+            Some(start) if status.is_success() => Outcome::Appended(start),
+            _ => Outcome::None,
+        };
+        let completion = Completion { id: write.id, status, outcome };
+        match &mut self.submitted {
+            Some((id, ended)) if *id == write.id => *ended = Some(completion),
+            _ => self.completions.push(completion),
+        }
         self.release_flushes(namespace);
         self.on_released(namespace, write.number);
     }

@@ -2,7 +2,10 @@
 
 use std::ops::Range;
 
-use zonda_zoned::{Blocks, Command, Key, Lba, LbaRange, Operation, Outcome, Status, ZoneIndex};
+use zonda_zoned::{
+    Blocks, Command, CommandId, Completion, Key, Lba, LbaRange, Operation, Outcome, Payload, PayloadKind, Status,
+    ZoneIndex,
+};
 
 use super::{Host, HostResult, Op, Pool};
 use crate::bug::SeededBug;
@@ -11,13 +14,52 @@ use crate::payload::Assembly;
 use crate::vzone::{Busy, VZone};
 
 impl Pool {
+    /// Submits a read that is one piece of a v-zone with nothing to do: its command to the drive stands for
+    /// it. Returns whether it is one.
+    pub(super) fn read_directly(&mut self, id: CommandId, namespace: u32, start: Lba, blocks: Blocks) -> bool {
+        let found = self.namespaces.get_mut(&namespace).expect("a listed namespace exists");
+        let Some((zone, offset)) = found.table.locate_written(start, blocks) else { return false };
+        let own = &mut found.vzones[zone.as_usize()];
+        let range = offset..offset + blocks.0;
+        if !own.has_nothing_to_do() || range.end > own.issued || self.bug.has(SeededBug::UnreadableAsZeros) {
+            return false;
+        }
+        let Some(group) = own.groups.iter().find(|group| offset < group.blocks().end) else { return false };
+        let Some(piece) = group.piece_of_stripe(&range) else { return false };
+        own.reads += 1;
+        self.direct_reads += 1;
+        let origin = Pool::origin_of(namespace, group);
+        let operation = Operation::Read { start: self.zone_lba(piece.zone, piece.zone_block), blocks };
+        self.issue(Op::DirectRead { id, namespace, vzone: zone.0 }, operation, origin);
+        true
+    }
+
+    pub(super) fn on_direct_read(
+        &mut self,
+        id: CommandId,
+        namespace: u32,
+        vzone: u32,
+        status: Status,
+        outcome: Outcome,
+    ) {
+        self.direct_reads -= 1;
+        let outcome = match (status.is_success(), outcome) {
+            (false, _) => Outcome::None,
+            (true, Outcome::Data(_)) if self.kind == PayloadKind::None => Outcome::Data(Payload::None),
+            (true, outcome @ Outcome::Data(_)) => outcome,
+            (true, _) => unreachable!("a successful read returns data"),
+        };
+        self.completions.push(Completion { id, status, outcome });
+        self.on_read_left(namespace, vzone);
+    }
+
     /// Submits a read of blocks that were submitted before. It ends its part when all have come.
     pub(super) fn issue_read(&mut self, namespace: u32, vzone: u32, host: Key<Host>, blocks: Range<u64>, at: u64) {
         // Where block 0 of the v-zone would stand in the read.
         let at = at.wrapping_sub(blocks.start);
         self.issue_pieces_of(namespace, vzone, host, blocks, |group, piece, start| {
             let operation = Operation::Read { start, blocks: Blocks(piece.blocks) };
-            (Op::Read { host, namespace, vzone, group, piece, at }, operation)
+            (Op::Read { host, namespace, vzone, group: group as u32, piece, at }, operation)
         });
     }
 
@@ -107,6 +149,11 @@ impl Pool {
 
     pub(super) fn on_read_ended(&mut self, host: Key<Host>, namespace: u32, vzone: u32, status: Status) {
         self.end_part(host, status);
+        self.on_read_left(namespace, vzone);
+    }
+
+    /// A piece of a read or of a deallocation is not at the drive any more.
+    fn on_read_left(&mut self, namespace: u32, vzone: u32) {
         let own = self.vzone(namespace, vzone);
         own.reads -= 1;
         if own.busy == Some(Busy::Reclaim) {

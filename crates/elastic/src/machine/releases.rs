@@ -24,6 +24,11 @@ impl Releases {
         assert_eq!(earlier, None, "a write fails in one v-zone, once");
     }
 
+    #[inline]
+    pub(super) fn has_commands(&self) -> bool {
+        !self.commands.is_empty()
+    }
+
     /// Returns whether it was there.
     pub(super) fn remove_command(&mut self, number: u64) -> bool {
         self.commands.remove(&number)

@@ -1,13 +1,42 @@
 //! Blocks of a v-zone to the zones of its groups.
 
-use zonda_zoned::{Blocks, Command, Key, Lba, Operation, Payload, Status, ZoneIndex, ZoneState};
+use std::ops::Range;
+
+use zonda_zoned::{Blocks, Command, Geometry, Key, Lba, Operation, Payload, Status, ZoneIndex, ZoneState};
 
 use super::{Op, Pool, Waiter};
 use crate::bug::SeededBug;
-use crate::payload::gather;
+use crate::group::{Group, Piece};
+use crate::payload::{BlockFormat, gather};
+use crate::shape::Shape;
 use crate::vzone::{Busy, Item, Write};
 
 impl Pool {
+    /// Submits a write that can be at the drive as a whole, and waits for nothing in its v-zone: with the
+    /// same result as through its items. Returns whether it is one.
+    pub(super) fn write_directly(&mut self, namespace: u32, vzone: u32, key: Key<Write>) -> bool {
+        if !self.is_started || self.reclaim.is_some() {
+            return false;
+        }
+        let found = self.namespaces.get_mut(&namespace).expect("a listed namespace exists");
+        let own = &mut found.vzones[vzone as usize];
+        if !own.has_nothing_to_do() || !own.is_ready || own.has_failed || own.torn.is_some() {
+            return false;
+        }
+        let Some(group) = own.groups.last() else { return false };
+        let range = self.writes[key].blocks.clone();
+        let of_group = group.blocks();
+        // One more row than stands may be at the drive in any case.
+        let is_near = range.end <= own.written.max(of_group.start) + group.row_blocks();
+        if range.end > of_group.end || !is_near && range.end > in_flight_end(&self.shape, group, own.written) {
+            return false;
+        }
+        own.is_unmovable = false;
+        own.writes.push_back(key);
+        self.issue_range(namespace, vzone, key, range);
+        true
+    }
+
     /// Submits what has a place. Returns whether that is all of it.
     pub(super) fn issue_write(&mut self, namespace: u32, vzone: u32, key: Key<Write>) -> bool {
         let is_started = self.is_started;
@@ -62,51 +91,44 @@ impl Pool {
 
     /// Submits blocks of the last group, as many as may be in flight. Returns whether there were any.
     fn issue_pieces(&mut self, namespace: u32, vzone: u32, key: Key<Write>) -> bool {
-        let found = self.namespaces.get_mut(&namespace).expect("it has the v-zone");
-        let (capacity, own) = (found.record.zone_capacity_blocks, &mut found.vzones[vzone as usize]);
+        let own = &self.namespaces[&namespace].vzones[vzone as usize];
         let group = own.groups.last().expect("a v-zone with a place to write has a group");
-        let write = &mut self.writes[key];
-        let row = own.written.saturating_sub(group.blocks().start) / group.row_blocks();
-        let rows = row + 1 + self.shape.rows_in_flight(group.stripe_blocks());
-        let in_flight_end = group.blocks().start + rows * group.row_blocks();
+        let write = &self.writes[key];
+        let in_flight_end = in_flight_end(&self.shape, group, own.written);
         let range = write.issued..write.blocks.end.min(group.blocks().end).min(in_flight_end);
         if range.is_empty() {
             return false;
         }
-        let mut pieces = std::mem::take(&mut self.scratch);
-        group.pieces(range.clone(), &mut pieces);
+        self.issue_range(namespace, vzone, key, range);
+        true
+    }
+
+    /// Submits the next blocks of a write, which are in the last group.
+    fn issue_range(&mut self, namespace: u32, vzone: u32, key: Key<Write>, range: Range<u64>) {
+        let found = self.namespaces.get_mut(&namespace).expect("it has the v-zone");
+        let (capacity, own) = (found.record.zone_capacity_blocks, &mut found.vzones[vzone as usize]);
+        let group = own.groups.last().expect("a v-zone with a place to write has a group");
+        let write = &mut self.writes[key];
         let origin = Pool::origin_of(namespace, group);
-        write.outstanding += pieces.len() as u32;
         write.issued = range.end;
-        for piece in pieces.iter().copied() {
-            let start = Lba(self.drive.zone_start(ZoneIndex(piece.zone)).0 + piece.zone_block);
-            let blocks = Blocks(piece.blocks);
-            let operation = if write.is_zeroes {
-                Operation::WriteZeroes { start, blocks }
-            } else {
-                let is_whole = piece.blocks == write.blocks.end - write.blocks.start;
-                let payload = match &write.payload {
-                    Payload::None => Payload::None,
-                    payload if is_whole => payload.clone(),
-                    payload => {
-                        let first = write.blocks.start;
-                        let runs: Vec<(u64, u64)> =
-                            group.runs(&piece).map(|(_, block, blocks)| (block - first, blocks)).collect();
-                        gather(payload, &runs, self.format)
-                    }
-                };
-                Operation::Write { start, blocks, payload }
-            };
+        let (drive, format) = (&self.drive, self.format);
+        let mut submit = |piece: Piece, write: &mut Write| {
+            write.outstanding += 1;
+            let operation = operation_of(&piece, write, group, drive, format);
             let id = self.ops.insert(Op::Write { namespace, vzone, write: key }).into();
             self.outbox.push_back(Command::new(id, self.drive_namespace, operation).with_origin(origin));
+        };
+        if let Some(piece) = group.piece_of_stripe(&range) {
+            submit(piece, write);
+        } else {
+            let pieces = &mut self.scratch;
+            group.pieces(range.clone(), pieces);
+            pieces.drain(..).for_each(|piece| submit(piece, write));
         }
-        pieces.clear();
-        self.scratch = pieces;
         own.issued = own.issued.max(range.end);
         if own.issued >= own.groups_end().min(capacity) {
             self.drain_last_group(namespace, vzone);
         }
-        true
     }
 
     pub(super) fn on_piece_written(&mut self, namespace: u32, vzone: u32, key: Key<Write>, status: Status) {
@@ -252,4 +274,32 @@ impl Pool {
             self.pump_waiting(namespace);
         }
     }
+}
+
+/// The block of a v-zone up to which its last group may be at the drive, if the blocks before `written`
+/// stand.
+fn in_flight_end(shape: &Shape, group: &Group, written: u64) -> u64 {
+    let first = group.blocks().start;
+    let row = written.saturating_sub(first) / group.row_blocks();
+    let rows = row + 1 + shape.rows_in_flight(group.stripe_blocks());
+    first + rows * group.row_blocks()
+}
+
+/// The command to the drive for a piece of a write.
+fn operation_of(piece: &Piece, write: &mut Write, group: &Group, drive: &Geometry, format: BlockFormat) -> Operation {
+    let start = Lba(drive.zone_start(ZoneIndex(piece.zone)).0 + piece.zone_block);
+    let blocks = Blocks(piece.blocks);
+    if write.is_zeroes {
+        return Operation::WriteZeroes { start, blocks };
+    }
+    let first = write.blocks.start;
+    let payload = match &write.payload {
+        Payload::None => Payload::None,
+        _ if piece.blocks == write.blocks.end - first => std::mem::take(&mut write.payload),
+        payload => {
+            let runs: Vec<(u64, u64)> = group.runs(piece).map(|(_, block, blocks)| (block - first, blocks)).collect();
+            gather(payload, &runs, format)
+        }
+    };
+    Operation::Write { start, blocks, payload }
 }

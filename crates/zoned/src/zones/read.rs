@@ -36,6 +36,21 @@ impl ZoneTable {
         if others.any(|zone| zone.state == ZoneState::Offline) { Err(Status::ZoneIsOffline) } else { Ok(()) }
     }
 
+    /// Where a read begins in its zone, if it is valid, and all its blocks are written ones of this
+    /// zone.
+    #[inline]
+    #[must_use]
+    pub fn locate_written(&self, start: Lba, blocks: Blocks) -> Option<(ZoneIndex, u64)> {
+        if blocks.0 == 0 || blocks > self.geometry.max_transfer_blocks {
+            return None;
+        }
+        self.range_end(start, blocks)?;
+        let (zone, offset) = self.locate(start.0);
+        let entry = self.entry(zone);
+        let is_written = entry.state != ZoneState::Offline && offset + blocks.0 <= entry.written;
+        is_written.then_some((zone, offset))
+    }
+
     /// Whether a deallocation is valid (3.3.3). It changes no state and no write pointer.
     ///
     /// # Errors
@@ -66,5 +81,26 @@ impl ZoneTable {
             }
         }
         Ok(())
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::Geometry;
+
+    #[test]
+    fn a_read_is_located_if_it_is_valid_and_all_its_blocks_are_written_ones_of_a_zone() {
+        let mut table = ZoneTable::new(Geometry::tiny());
+        let size = table.geometry().zone_size_blocks.0;
+        table.write(Lba(size), Blocks(3), true).unwrap();
+        let located = |table: &ZoneTable, start, blocks| table.locate_written(Lba(start), Blocks(blocks));
+        assert_eq!(located(&table, size + 1, 2), Some((ZoneIndex(1), 1)));
+        assert_eq!(located(&table, size + 1, 3), None, "one is not written");
+        assert_eq!(located(&table, size - 1, 2), None, "it begins in another zone");
+        assert_eq!(located(&table, size, 0), None);
+        assert_eq!(located(&table, u64::MAX, 1), None);
+        table.degrade(ZoneIndex(1), ZoneState::Offline);
+        assert_eq!(located(&table, size + 1, 2), None);
     }
 }
