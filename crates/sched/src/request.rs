@@ -63,35 +63,28 @@ impl Request {
     /// The request of a command to a namespace of this geometry.
     #[must_use]
     pub fn of(command: &Command, geometry: &Geometry, arrival: Instant) -> Request {
-        let whole = 0..geometry.namespace_blocks().0;
+        let whole = || 0..geometry.namespace_blocks().0;
         let run = |start: Lba, blocks: Blocks| start.0..start.0.saturating_add(blocks.0);
         let zone_at = |lba: Lba| {
             let start = lba.0 - lba.0 % geometry.zone_size_blocks.0;
             start..start.saturating_add(geometry.zone_size_blocks.0)
         };
-        let (kind, blocks) = match &command.operation {
-            Operation::Read { start, blocks } => (RequestKind::Read, run(*start, *blocks)),
+        let (kind, blocks, data_blocks) = match &command.operation {
+            Operation::Read { start, blocks } => (RequestKind::Read, run(*start, *blocks), blocks.0),
             Operation::Write { start, blocks, .. } | Operation::WriteZeroes { start, blocks } => {
-                (RequestKind::Write, run(*start, *blocks))
+                (RequestKind::Write, run(*start, *blocks), blocks.0)
             }
             Operation::Deallocate { ranges } => {
                 let start = ranges.iter().map(|range| range.start.0).min().unwrap_or(0);
                 let end = ranges.iter().map(|range| range.start.0.saturating_add(range.blocks.0)).max().unwrap_or(0);
-                (RequestKind::Write, start..end)
+                (RequestKind::Write, start..end, 0)
             }
-            Operation::Append { zone_start, .. } => (RequestKind::Append, zone_at(*zone_start)),
-            Operation::Flush => (RequestKind::Flush, whole),
-            Operation::ManageZones { target: ZoneTarget::Zone(lba), .. } => (RequestKind::Manage, zone_at(*lba)),
-            Operation::ManageZones { target: ZoneTarget::All, .. } => (RequestKind::Manage, whole),
-            Operation::ReportZones { start, .. } => (RequestKind::Report, zone_at(*start).start..whole.end),
-            Operation::ReadChangedZones => (RequestKind::Report, whole),
-        };
-        let data_blocks = match &command.operation {
-            Operation::Read { blocks, .. }
-            | Operation::Write { blocks, .. }
-            | Operation::WriteZeroes { blocks, .. }
-            | Operation::Append { blocks, .. } => blocks.0,
-            _ => 0,
+            Operation::Append { zone_start, blocks, .. } => (RequestKind::Append, zone_at(*zone_start), blocks.0),
+            Operation::Flush => (RequestKind::Flush, whole(), 0),
+            Operation::ManageZones { target: ZoneTarget::Zone(lba), .. } => (RequestKind::Manage, zone_at(*lba), 0),
+            Operation::ManageZones { target: ZoneTarget::All, .. } => (RequestKind::Manage, whole(), 0),
+            Operation::ReportZones { start, .. } => (RequestKind::Report, zone_at(*start).start..whole().end, 0),
+            Operation::ReadChangedZones => (RequestKind::Report, whole(), 0),
         };
         let bytes = data_blocks.saturating_mul(u64::from(geometry.block_size_bytes));
         let zones = zones_of(&blocks, geometry);
@@ -161,8 +154,11 @@ impl Request {
 fn zones_of(blocks: &Range<u64>, geometry: &Geometry) -> Range<u32> {
     let size = geometry.zone_size_blocks.0;
     let last = u64::from(geometry.zone_count) - 1;
-    let first = (blocks.start / size).min(last);
-    let end = (blocks.end.div_ceil(size)).min(last + 1).max(first + 1);
+    let first = blocks.start / size;
+    // Nearly all commands are to one zone, and divisions take long.
+    let is_one = blocks.end <= first.saturating_add(1).saturating_mul(size);
+    let first = first.min(last);
+    let end = if is_one { first + 1 } else { blocks.end.div_ceil(size).min(last + 1).max(first + 1) };
     first as u32..end as u32
 }
 

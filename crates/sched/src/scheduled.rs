@@ -296,28 +296,32 @@ impl<D: ZonedDevice> Scheduled<D> {
     /// Submits a command that passes to the device below. If that refuses it, it waits.
     fn release_passed(&mut self, now: Instant, command: Command, request: Request) {
         let own_id = command.id;
-        match self.submit_below(now, command) {
-            Ok(slot) => {
-                self.on_submitted(slot, Flight { id: own_id, merged: Vec::new(), request, released: now });
-                if let Some(releases) = &mut self.releases {
-                    releases.push_back(own_id);
-                }
-            }
-            Err(QueueFull(command)) => {
-                let kind = request.kind;
-                let (id, _) = self.order.insert(command, request);
-                self.scheduler.put_back_passed(id, self.order.request(id));
-                self.on_refused(kind);
-            }
+        let is_write = request.kind != RequestKind::Read;
+        let slot = self.in_flight.insert(Some(Flight { id: own_id, merged: Vec::new(), request, released: now }));
+        if let Err(QueueFull(command)) = self.inner.submit(now, command.with_id(CommandId::from(slot))) {
+            let request = self.in_flight.remove(slot).expect("it was just added").request;
+            let kind = request.kind;
+            let (id, _) = self.order.insert(command.with_id(own_id), request);
+            self.scheduler.put_back_passed(id, self.order.request(id));
+            self.on_refused(kind);
+            return self.release(now);
         }
-        self.release(now);
+        self.dispatches_at = now + self.dispatch_time;
+        self.writes_in_flight += usize::from(is_write);
+        if let Some(releases) = &mut self.releases {
+            releases.push_back(own_id);
+        }
+        // As `release` does where nothing waits.
+        self.is_dispatching = false;
+        if self.in_flight.len() < self.in_flight_max && now >= self.dispatches_at {
+            let none = self.scheduler.pop(now, self.accepted());
+            assert_eq!(none, None, "no command waits, so none is chosen");
+            self.is_resolved = true;
+        }
     }
 
     /// Merges a write into one that waits.
     fn merged(&mut self, command: Command, request: &Request) -> Result<(), Command> {
-        if !self.merges {
-            return Err(command);
-        }
         match self.inner.namespaces().geometry(command.namespace) {
             Some(geometry) if !request.is_conventional => {
                 self.order.merge(command, request, geometry.max_transfer_blocks)
@@ -350,23 +354,26 @@ impl<D: ZonedDevice> ZonedDevice for Scheduled<D> {
         if self.order.len() >= WAITING_MAX {
             return Err(QueueFull(command));
         }
-        let request = match self.inner.namespaces().geometry(command.namespace) {
+        let mut request = match self.inner.namespaces().geometry(command.namespace) {
             Some(geometry) => Request::of(&command, geometry, now),
             None => Request::to_nowhere(&command, now),
         };
         self.counters.submitted += 1;
         let before = self.order.len();
-        let command = match self.merged(command, &request) {
-            Ok(()) => {
-                self.counters.waited += 1;
-                self.counters.merged += 1;
-                return Ok(());
-            }
-            Err(command) => command,
+        let command = match self.merges {
+            true => match self.merged(command, &request) {
+                Ok(()) => {
+                    self.counters.waited += 1;
+                    self.counters.merged += 1;
+                    return Ok(());
+                }
+                Err(command) => command,
+            },
+            false => command,
         };
         self.is_resolved = false;
-        let group = self.scheduler.group(&request);
-        let request = Request { group, number: self.order.next_number(), ..request };
+        request.group = self.scheduler.group(&request);
+        request.number = self.order.next_number();
         if self.passes(now, &request) {
             self.release_passed(now, command, request);
         } else {
@@ -385,14 +392,15 @@ impl<D: ZonedDevice> ZonedDevice for Scheduled<D> {
         self.inner.poll(now, &mut self.scratch);
         while let Some(completion) = self.scratch.pop() {
             let slot = Key::of_command(completion.id).expect("the device returns identifiers that it was given");
-            let flight = self.in_flight.remove(slot).expect("it was accepted before it completes");
-            let Flight { id, merged, request, released } = flight;
-            self.writes_in_flight -= usize::from(request.kind != RequestKind::Read);
-            let outcome = Outcome { latency: now.since(released), is_success: completion.status.is_success() };
+            let flight = self.in_flight[slot].as_mut().expect("it was accepted before it completes");
+            let (id, merged) = (flight.id, std::mem::take(&mut flight.merged));
+            self.writes_in_flight -= usize::from(flight.request.kind != RequestKind::Read);
+            let outcome = Outcome { latency: now.since(flight.released), is_success: completion.status.is_success() };
             self.is_resolved = false;
-            self.scheduler.on_completion(now, &request, outcome);
-            for id in merged {
-                completions.push(Completion { id, ..completion.clone() });
+            self.scheduler.on_completion(now, &flight.request, outcome);
+            self.in_flight.discard(slot);
+            if !merged.is_empty() {
+                merged.into_iter().for_each(|id| completions.push(Completion { id, ..completion.clone() }));
             }
             completions.push(Completion { id, ..completion });
         }
