@@ -21,16 +21,27 @@ use crate::host::{cpu_ns, median};
 
 const ROUNDS: usize = 5;
 const QUEUE_DEPTHS: [u64; 3] = [32, 256, 2048];
-const COMMANDS: u64 = 400_000;
+const COMMANDS: u64 = 200_000;
 const IN_FLIGHT: usize = 16;
 const ZONES: u32 = 1024;
-/// Zones are dealt to this many groups: the dies of a drive.
-const GROUPS: u32 = 128;
 const TENANTS: u64 = 8;
+
+/// Policies, and for those with conflict groups the number of groups that zones are dealt to.
+const CASES: [(&str, Option<u32>); 8] = [
+    ("mq-deadline", None),
+    ("ezns", None),
+    ("interference", Some(1)),
+    ("interference", Some(16)),
+    ("interference", Some(128)),
+    ("interference+ezns", Some(1)),
+    ("interference+ezns", Some(16)),
+    ("interference+ezns", Some(128)),
+];
 
 #[derive(Serialize)]
 struct Figures {
     policy: &'static str,
+    groups: Option<u32>,
     queue_depth: u64,
     /// A command without a scheduler's choice.
     none_ns: f64,
@@ -51,18 +62,19 @@ fn drive() -> Null {
     })
 }
 
-fn interference(within: Within) -> Box<dyn Scheduler> {
-    let groups = ZoneGroups::new((0..ZONES).map(|zone| Some(ConflictGroup(zone % GROUPS))));
+fn interference(within: Within, groups: Option<u32>) -> Box<dyn Scheduler> {
+    let groups = groups.expect("a case of conflict groups has their number");
+    let groups = ZoneGroups::new((0..ZONES).map(|zone| Some(ConflictGroup(zone % groups))));
     Box::new(Interference::new(InterferenceConfig { within, ..InterferenceConfig::new(groups) }))
 }
 
-fn scheduler(policy: &str) -> Box<dyn Scheduler> {
+fn scheduler(policy: &str, groups: Option<u32>) -> Box<dyn Scheduler> {
     match policy {
         "none" => Box::new(Fifo::default()),
         "mq-deadline" => Box::new(MqDeadline::new(MqDeadlineConfig::default())),
         "ezns" => Box::new(Ezns::new(EznsConfig::default())),
-        "interference" => interference(Within::Fair),
-        _ => interference(Within::Ezns(EznsConfig::default())),
+        "interference" => interference(Within::Fair, groups),
+        _ => interference(Within::Ezns(EznsConfig::default()), groups),
     }
 }
 
@@ -94,16 +106,16 @@ fn measure(scheduler: Box<dyn Scheduler>, queue_depth: u64) -> f64 {
 
 pub(crate) fn run_all(as_json: bool) {
     let mut all = Vec::new();
-    for policy in ["mq-deadline", "ezns", "interference", "interference+ezns"] {
+    for (policy, groups) in CASES {
         for queue_depth in QUEUE_DEPTHS {
             let (mut none, mut own) = (Vec::new(), Vec::new());
             for _ in 0..ROUNDS {
-                none.push(measure(scheduler("none"), queue_depth));
-                own.push(measure(scheduler(policy), queue_depth));
+                none.push(measure(scheduler("none", None), queue_depth));
+                own.push(measure(scheduler(policy, groups), queue_depth));
             }
             let (none_ns, policy_ns) = (median(none), median(own));
             let (added_ns, ratio) = (policy_ns - none_ns, policy_ns / none_ns);
-            all.push(Figures { policy, queue_depth, none_ns, policy_ns, added_ns, ratio });
+            all.push(Figures { policy, groups, queue_depth, none_ns, policy_ns, added_ns, ratio });
         }
     }
     if as_json {
@@ -111,11 +123,17 @@ pub(crate) fn run_all(as_json: bool) {
         return;
     }
     println!("sched: processor time of a command that waits, ns");
-    println!("{:<20} {:>5} {:>8} {:>8} {:>8} {:>8}", "", "QD", "none", "policy", "added", "ratio");
+    println!("{:<20} {:>6} {:>5} {:>8} {:>8} {:>8} {:>8}", "", "groups", "QD", "none", "policy", "added", "ratio");
     for it in &all {
         println!(
-            "{:<20} {:>5} {:>8.0} {:>8.0} {:>8.0} {:>8.2}",
-            it.policy, it.queue_depth, it.none_ns, it.policy_ns, it.added_ns, it.ratio
+            "{:<20} {:>6} {:>5} {:>8.0} {:>8.0} {:>8.0} {:>8.2}",
+            it.policy,
+            it.groups.map_or(String::new(), |groups| groups.to_string()),
+            it.queue_depth,
+            it.none_ns,
+            it.policy_ns,
+            it.added_ns,
+            it.ratio
         );
     }
 }
