@@ -324,9 +324,9 @@ trait Submitter {
         while let Some(completion) = scratch.pop() {
             self.on_completion(now, completion);
         }
-        // An idle drive has nothing more, and is not asked again.
-        let has_more = has_completions && (self.has_commands() || drive.next_timeout().is_some());
-        (has_more, is_stuck)
+        // A drive for which nothing is due has nothing more, and is not asked again.
+        let is_due = || drive.next_timeout().is_some_and(|at| at <= now);
+        (has_completions && (self.has_commands() || is_due()), is_stuck)
     }
 }
 
@@ -387,7 +387,13 @@ impl<D: ZonedDevice> ZonedDevice for ElasticDevice<D> {
             State::Open(pool) => pool.submit(now, command)?,
             _ => return Err(QueueFull(command)),
         }
-        self.process(now);
+        // What the drive has completed waits for a poll, which is due by then.
+        self.retry_at.take_if(|at| *at <= now);
+        if let State::Open(pool) = &mut self.state
+            && pool.send(&mut self.drive, now)
+        {
+            self.retry_at = Some(now + FULL_PAUSE);
+        }
         Ok(())
     }
 

@@ -164,7 +164,7 @@ fn stop_after(tenants: &mut Tenants, completions: usize) -> bool {
 }
 
 /// Completions of the drive in a run with a copy, and in its first part without one.
-const COMPLETIONS: std::ops::Range<usize> = 40..400;
+const COMPLETIONS: std::ops::Range<usize> = 30..400;
 
 #[test]
 fn a_crash_at_any_point_leaves_the_old_group_or_the_copy() {
