@@ -37,7 +37,9 @@ pub(super) fn geometry_of(
     let shown = path.display();
     let refuse = |why: String| Err(DriveError::new(format!("cannot use {shown}: {why}"), NOT_SUPPORTED));
     let mut notes = Vec::new();
-    let block_sectors = attributes.logical_block_bytes / SECTOR_BYTES;
+    // Logical blocks of 512e disks are smaller than what can be written: larger blocks are shown.
+    let block_bytes = attributes.write_granularity_bytes.max(attributes.logical_block_bytes);
+    let block_sectors = block_bytes / SECTOR_BYTES;
     let Some(first) = zones.first().filter(|_| block_sectors > 0) else {
         return refuse("it reports no zones".to_owned());
     };
@@ -66,15 +68,34 @@ pub(super) fn geometry_of(
         ));
     }
     if !size.is_multiple_of(block_sectors) || !capacity.is_multiple_of(block_sectors) {
-        return refuse(format!("its zones of {size} sectors do not consist of whole blocks"));
+        return refuse(format!(
+            "its zones of {size} sectors, {capacity} of them writable, do not consist of whole blocks of {block_bytes} \
+             bytes, the smallest that it writes"
+        ));
     }
-    let transfer = (attributes.max_transfer_bytes / attributes.logical_block_bytes).clamp(1, COMMAND_BLOCKS_MAX);
+    if let Some(zone) = whole.iter().find(|zone| zone.is_within_block(block_bytes)) {
+        return Err(DriveError::new(
+            format!(
+                "cannot use {shown}: the write pointer of the zone at sector {} is within a block of {block_bytes} \
+                 bytes, the smallest that the drive writes",
+                zone.start
+            ),
+            "finish or reset the zone with blkzone",
+        ));
+    }
+    if block_bytes > attributes.logical_block_bytes {
+        notes.push(format!(
+            "{shown}: its blocks of {} bytes are used as blocks of {block_bytes}, the smallest that it writes",
+            attributes.logical_block_bytes
+        ));
+    }
+    let transfer = (attributes.max_transfer_bytes / block_bytes).clamp(1, COMMAND_BLOCKS_MAX);
     // NVMe expresses the largest transfer as a power of two.
     let transfer = Blocks(1 << transfer.ilog2());
     let limit = |limit: u64| u32::try_from(limit).ok().filter(|limit| *limit > 0);
     let (open, active) = (limit(attributes.max_open_zones), limit(attributes.max_active_zones));
     let geometry = Geometry {
-        block_size_bytes: attributes.logical_block_bytes as u32,
+        block_size_bytes: block_bytes as u32,
         metadata_bytes: 0,
         zone_size_blocks: Blocks(size / block_sectors),
         zone_capacity_blocks: Blocks(capacity / block_sectors),
@@ -107,6 +128,7 @@ mod tests {
             zoned: "host-managed".to_owned(),
             sectors: 40_960,
             logical_block_bytes: 4096,
+            write_granularity_bytes: 4096,
             zone_sectors: 8192,
             max_open_zones: 14,
             max_active_zones: 0,
@@ -150,6 +172,25 @@ mod tests {
         zones[4].length = 4096;
         let (geometry, notes) = geometry(&attributes(), &zones).unwrap();
         assert_eq!((geometry.zone_count, notes.len()), (4, 1));
+    }
+
+    #[test]
+    fn a_512e_disk_has_blocks_of_the_size_that_it_writes() {
+        let disk = BlockAttributes { logical_block_bytes: 512, ..attributes() };
+        let (found, notes) = geometry(&disk, &zones()).unwrap();
+        let (expected, _) = geometry(&attributes(), &zones()).unwrap();
+        assert_eq!((found, notes.len()), (expected, 1));
+        assert!(notes[0].contains("blocks of 512 bytes are used as blocks of 4096"), "{notes:?}");
+        let mut odd = zones();
+        odd.iter_mut().for_each(|zone| zone.capacity = 8188);
+        let error = geometry(&disk, &odd).expect_err("a block is cut");
+        assert!(error.message.contains("8188 of them writable, do not consist of whole blocks of 4096"), "{error}");
+        let mut cut = zones();
+        cut[2] = ReportedZone::closed(2 * 8192, 8192, 12);
+        let error = geometry(&disk, &cut).expect_err("its next block cannot be written");
+        assert!(error.message.contains("of the zone at sector 16384 is within a block"), "{error}");
+        cut[2] = ReportedZone::closed(2 * 8192, 8192, 16);
+        assert!(geometry(&disk, &cut).is_ok());
     }
 
     #[test]

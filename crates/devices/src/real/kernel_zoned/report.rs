@@ -38,6 +38,18 @@ impl ReportedZone {
         ReportedZone { start, length, capacity, write_pointer: start, is_conventional, state }
     }
 
+    #[cfg(test)]
+    pub(super) fn closed(start: u64, length: u64, written: u64) -> ReportedZone {
+        let state = ZoneState::Closed;
+        ReportedZone { write_pointer: start + written, state, ..ReportedZone::empty(start, length, length, false) }
+    }
+
+    /// Whether the next write would have to begin within a block of this size.
+    pub(super) fn is_within_block(&self, block_bytes: u64) -> bool {
+        let offset = self.write_pointer.wrapping_sub(self.start);
+        self.state.is_active() && !(offset * SECTOR_BYTES).is_multiple_of(block_bytes)
+    }
+
     /// State and write pointer, for blocks of this size.
     pub(super) fn found(&self, block_bytes: u64) -> FoundZone {
         let offset = self.write_pointer.saturating_sub(self.start).min(self.length);

@@ -13,6 +13,9 @@ pub(crate) struct BlockAttributes {
     pub(crate) zoned: String,
     pub(crate) sectors: u64,
     pub(crate) logical_block_bytes: u64,
+    /// Writes to sequential zones are whole blocks of this size: of an SMR disk those of its physical
+    /// blocks, which may be larger than the logical ones.
+    pub(crate) write_granularity_bytes: u64,
     pub(crate) zone_sectors: u64,
     /// 0: no limit.
     pub(crate) max_open_zones: u64,
@@ -47,11 +50,14 @@ impl BlockDevice {
         // block layer has to split could be reordered by a scheduler.
         let pages = number("queue/max_segments")?.max(1) * 4096;
         let max_transfer_bytes = pages.min(number("queue/max_sectors_kb")?.max(4) << 10);
+        let logical_block_bytes = number("queue/logical_block_size")?;
         Ok(BlockAttributes {
             // Linux before 4.10 has no zoned block devices.
             zoned: self.text("queue/zoned").unwrap_or_else(|| "none".to_owned()),
             sectors: number("size")?,
-            logical_block_bytes: number("queue/logical_block_size")?,
+            logical_block_bytes,
+            // Linux before 5.12 does not report it.
+            write_granularity_bytes: number("queue/zone_write_granularity").unwrap_or(0).max(logical_block_bytes),
             zone_sectors: number("queue/chunk_sectors").unwrap_or(0),
             max_open_zones: number("queue/max_open_zones").unwrap_or(0),
             max_active_zones: number("queue/max_active_zones").unwrap_or(0),
@@ -142,6 +148,7 @@ mod tests {
             zoned: "host-managed".to_owned(),
             sectors: 131_072,
             logical_block_bytes: 4096,
+            write_granularity_bytes: 4096,
             zone_sectors: 8192,
             max_open_zones: 14,
             max_active_zones: 14,
@@ -159,6 +166,20 @@ mod tests {
         attributes[7].1 = "128\n";
         let (_sysfs, device) = device(&attributes);
         assert_eq!(device.attributes().unwrap().max_transfer_bytes, 512 << 10);
+    }
+
+    #[test]
+    fn writes_of_a_512e_disk_are_physical_blocks() {
+        let granularity = |logical: &'static str, granularity: Option<&'static str>| {
+            let mut attributes = NVME.to_vec();
+            attributes[2].1 = logical;
+            attributes.extend(granularity.map(|text| ("queue/zone_write_granularity", text)));
+            let (_sysfs, device) = device(&attributes);
+            device.attributes().unwrap().write_granularity_bytes
+        };
+        assert_eq!(granularity("512\n", Some("4096\n")), 4096);
+        assert_eq!(granularity("512\n", None), 512, "an older Linux does not report it");
+        assert_eq!(granularity("4096\n", Some("0\n")), 4096, "a device without zones");
     }
 
     #[test]
