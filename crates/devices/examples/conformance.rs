@@ -5,7 +5,7 @@ use std::path::Path;
 use std::process::ExitCode;
 
 use zonda_conformance::{TestBackend, conformance_of_drive};
-use zonda_devices::{Drive, open_device};
+use zonda_devices::{DeviceMode, Drive, open_device};
 use zonda_ring::{Ring, RingOptions};
 use zonda_zoned::{
     Blocks, Command, CommandId, CompletionQueue, Duration, Geometry, Instant, Lba, NamespaceId, Namespaces, Operation,
@@ -26,7 +26,7 @@ struct Live {
 impl Live {
     fn open(path: &Path, deallocates: bool, depth: usize) -> Live {
         let ring = Ring::new(RingOptions::default()).expect("the event loop can be created");
-        let drive = open_device(path, &ring).unwrap_or_else(|error| panic!("{error}"));
+        let drive = open_device(path, DeviceMode::ReadWrite, &ring).unwrap_or_else(|error| panic!("{error}"));
         Live { drive, ring, deallocates, depth }
     }
 

@@ -13,7 +13,8 @@ use zonda_zoned::{
 
 use crate::opening::open_drive;
 use crate::probe::{DriveUser, Probe};
-use crate::{Drive, DriveError, Location, VolumeDrive, is_volume};
+use crate::write_protected::WriteProtected;
+use crate::{DeviceMode, Drive, DriveError, Location, VolumeDrive, is_volume};
 
 /// Timeout of closing.
 const CLOSE_MAX: Duration = Duration(60_000_000_000);
@@ -43,6 +44,10 @@ pub struct NamespaceOptions {
     /// How long to busy-poll before sleeping, for low latency, while completions arrive within that
     /// time; zero: never.
     pub spin: Duration,
+    /// Whether the user of a [`Connection`] reads only: commands that would change something fail with
+    /// Write Fault, and a device file is opened read-only. Without effect on images and volumes, which
+    /// are opened for writing ([`ReadOnlyImage`](crate::ReadOnlyImage) is not).
+    pub read_only: bool,
 }
 
 /// An open namespace.
@@ -68,7 +73,14 @@ impl Default for NamespaceOptions {
             queue_depth: 128,
             connect_timeout: Duration(10_000_000_000),
             spin: zonda_ring::limits::SPIN_DEFAULT,
+            read_only: false,
         }
+    }
+}
+
+impl NamespaceOptions {
+    pub(crate) fn device_mode(&self) -> DeviceMode {
+        if self.read_only { DeviceMode::ReadOnly } else { DeviceMode::ReadWrite }
     }
 }
 
@@ -88,6 +100,7 @@ impl Connection {
             Location::Image(path) if is_volume(path) => Box::new(VolumeDrive::open(path, &ring)?),
             _ => open_drive(location, options, &ring)?,
         };
+        let drive = if options.read_only { Box::new(WriteProtected::new(drive)) } else { drive };
         let geometry = drive.geometry(NamespaceId::FIRST).clone();
         Ok(Connection { drive, geometry, ring, completions: CompletionQueue::new(), next_id: 0 })
     }

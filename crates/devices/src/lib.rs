@@ -56,6 +56,7 @@ mod shared;
 mod space;
 mod url;
 mod volume;
+mod write_protected;
 
 pub(crate) use access::Access;
 pub use access::{Credentials, read_key, read_secret};
@@ -80,7 +81,7 @@ pub use pool::{
 };
 pub use probe::{DriveUser, user_of_drive};
 pub use read_only::ReadOnlyImage;
-pub use real::{SIGNATURE_BYTES, open_device, signature_of};
+pub use real::{DeviceMode, SIGNATURE_BYTES, open_device, signature_of};
 pub use remote::Remote;
 pub use repair::repair_image;
 pub use scheduled::{ScheduledDrive, SchedulerFacts};

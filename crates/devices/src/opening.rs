@@ -23,7 +23,7 @@ pub(crate) fn open_drive(
 ) -> Result<Box<dyn Drive>, DriveError> {
     Ok(match location {
         Location::Image(path) => Box::new(FileBacked::open(path, ring)?.0),
-        Location::Device(path) => open_device(path, ring)?,
+        Location::Device(path) => open_device(path, options.device_mode(), ring)?,
         Location::NvmeTcp(url) => Box::new(Remote::connect(url, options, ring)?),
     })
 }
@@ -83,7 +83,7 @@ impl Opening {
                 Ok(Opening::Image { prepared, clients: Some(clients) })
             }
             Location::Device(path) => {
-                let prepared = in_thread(waker.clone(), move || PreparedDevice::open(&path))?;
+                let prepared = in_thread(waker.clone(), move || PreparedDevice::open(&path, options.device_mode()))?;
                 Ok(Opening::Device { prepared, on_ring: Some(OnRing { clients, waker }) })
             }
             Location::NvmeTcp(url) => {

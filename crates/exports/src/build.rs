@@ -5,7 +5,7 @@ use std::net::SocketAddr;
 use std::path::{Path, PathBuf};
 
 use zonda_devices::{
-    Drive, DriveError, FileBacked, FirstZones, MemoryDrive, Model, PacedDrive, PoolDrive, PoolOpenOptions,
+    DeviceMode, Drive, DriveError, FileBacked, FirstZones, MemoryDrive, Model, PacedDrive, PoolDrive, PoolOpenOptions,
     ReadOnlyImage, ScheduledDrive, VolumeDrive, VolumeReport, device_location, is_pool, is_volume, open_device, random,
     user_of_drive, user_of_image, uuid_of_identity, uuid_of_name,
 };
@@ -368,7 +368,7 @@ fn open(
             })
         }
         Source::Device(path) => {
-            let mut drive = unused(|| open_device(path, ring))?;
+            let mut drive = unused(|| open_device(path, DeviceMode::ReadWrite, ring))?;
             let shown = path.display();
             if !plan.may_serve_members {
                 refuse_member_device(path, &mut *drive, ring)?;

@@ -3,19 +3,37 @@
 use std::os::unix::fs::FileTypeExt;
 use std::path::Path;
 
-use zonda_ring::{Client, Ring, Waker};
+use zonda_ring::{Client, FileOptions, Ring, Waker};
 
 use super::kernel_zoned::{KernelZoned, PreparedBlockDevice};
 use super::nvme_passthrough::PreparedNamespace;
 use crate::{Drive, DriveError};
+
+/// For what a device file is opened.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum DeviceMode {
+    /// Nothing is written: the kernel refuses writes.
+    ReadOnly,
+    /// Reads, writes and zone management.
+    ReadWrite,
+}
+
+impl DeviceMode {
+    pub(super) fn file_options(self) -> FileOptions {
+        match self {
+            DeviceMode::ReadOnly => FileOptions::read_only(),
+            DeviceMode::ReadWrite => FileOptions::read_write(),
+        }
+    }
+}
 
 /// Opens a zoned drive of this machine by its device file, exclusively. Blocks until the state of its
 /// zones is known.
 ///
 /// # Errors
 /// When it does not exist, is no zoned drive, is in use or must not be opened; with the remedy.
-pub fn open_device(path: &Path, ring: &Ring) -> Result<Box<dyn Drive>, DriveError> {
-    PreparedDevice::open(path)?.attach(ring.client(), ring.waker())
+pub fn open_device(path: &Path, mode: DeviceMode, ring: &Ring) -> Result<Box<dyn Drive>, DriveError> {
+    PreparedDevice::open(path, mode)?.attach(ring.client(), ring.waker())
 }
 
 /// A drive of this machine that was opened, and is not attached to a ring yet. The ring may belong to
@@ -27,12 +45,12 @@ pub(crate) enum PreparedDevice {
 
 impl PreparedDevice {
     /// Opens a drive, and reads the state of its zones. Blocks.
-    pub(crate) fn open(path: &Path) -> Result<PreparedDevice, DriveError> {
+    pub(crate) fn open(path: &Path, mode: DeviceMode) -> Result<PreparedDevice, DriveError> {
         let kind = std::fs::metadata(path).map(|found| found.file_type());
         if kind.is_ok_and(|kind| kind.is_char_device()) {
-            return Ok(PreparedDevice::Namespace(Box::new(PreparedNamespace::open(path)?)));
+            return Ok(PreparedDevice::Namespace(Box::new(PreparedNamespace::open(path, mode)?)));
         }
-        Ok(PreparedDevice::Block(Box::new(PreparedBlockDevice::open(path)?)))
+        Ok(PreparedDevice::Block(Box::new(PreparedBlockDevice::open(path, mode)?)))
     }
 
     /// Attaches the drive to a ring.

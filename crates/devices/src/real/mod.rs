@@ -48,7 +48,7 @@ use zonda_zoned::{
 pub(crate) use adopt::table_of;
 pub(crate) use buffers::{aligned, aligned_buffer};
 pub(crate) use device::PreparedDevice;
-pub use device::open_device;
+pub use device::{DeviceMode, open_device};
 pub(crate) use drive::{Opened, Queue, RealDrive};
 use parts::{Part, Parts};
 pub use signature::{SIGNATURE_BYTES, signature_of};

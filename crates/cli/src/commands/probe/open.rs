@@ -3,7 +3,8 @@
 
 use zonda_devices::random::uuid_text;
 use zonda_devices::{
-    Connection, DriveUser, Location, ReadOnlyImage, RingClock, device_location, user_of_image, uuid_of_identity,
+    Connection, DriveUser, Location, NamespaceOptions, ReadOnlyImage, RingClock, device_location, user_of_image,
+    uuid_of_identity,
 };
 use zonda_profiler::DriveIdentity;
 use zonda_ring::{Ring, RingOptions};
@@ -28,7 +29,7 @@ pub(super) struct Opened<'a> {
 /// How a drive is opened.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Mode {
-    /// Not a byte of an image is changed, and other programs may read it at the same time.
+    /// Nothing is written. Other programs may read an image at the same time.
     ReadOnly,
     /// Zones may be written; an image is locked.
     Writable,
@@ -66,7 +67,7 @@ pub(super) fn with<T>(
             let drive = DriveIdentity::new(uuid, image.geometry(NamespaceId::FIRST));
             work(Opened { device: &mut image, clock: &mut RingClock(&ring), drive })
         }
-        _ => connect::with(location, &args.connect.options()?, |connection| {
+        _ => connect::with(location, &options(args, mode)?, |connection| {
             if args.destructive {
                 refuse_user(connection.user().map_err(connect::failure)?, location)?;
             }
@@ -75,6 +76,11 @@ pub(super) fn with<T>(
             work(Opened { device, clock: &mut RingClock(ring), drive })
         }),
     }
+}
+
+/// How to connect to a drive that is no image.
+fn options(args: &ProbeArgs, mode: Mode) -> Result<NamespaceOptions, Failure> {
+    Ok(NamespaceOptions { read_only: mode == Mode::ReadOnly, ..args.connect.options()? })
 }
 
 /// What identifies a drive: its own identifier, or its location if it reports none.

@@ -118,29 +118,26 @@ fn measure(args: &ProbeArgs) -> Result<Measured, Failure> {
     }
     let location = connect::location(&args.drive)?;
     let must_ask = args.destructive && !args.yes;
-    // An image is not opened for writing before the user agrees.
-    let agreed = match location {
-        Location::Image(_) if must_ask => Some(open::with(args, &location, Mode::ReadOnly, |opened| {
+    // A drive is not opened for writing before the user agrees.
+    let agreed = if must_ask {
+        Some(open::with(args, &location, Mode::ReadOnly, |opened| {
             let subject = live(opened.device, opened.clock)?;
             let zones = subject.choose_scratch();
             agree(args, &subject, &zones)?;
             Ok(zones)
-        })?),
-        _ => None,
+        })?)
+    } else {
+        None
     };
     let mode = if args.destructive { Mode::Writable } else { Mode::ReadOnly };
     open::with(args, &location, mode, |opened| {
         let mut subject = live(opened.device, opened.clock)?;
         if args.destructive {
             let zones = subject.choose_scratch();
-            match agreed {
-                None if must_ask => agree(args, &subject, &zones)?,
-                // Another program may have written in between.
-                Some(agreed) if agreed != zones => {
-                    let text = format!("the zones of {} have changed since the confirmation", args.drive);
-                    return Err(Failure::input(text, "stop the program that writes to it, and repeat the command"));
-                }
-                _ => {}
+            // Another program may have written in between.
+            if agreed.is_some_and(|agreed| agreed != zones) {
+                let text = format!("the zones of {} have changed since the confirmation", args.drive);
+                return Err(Failure::input(text, "stop the program that writes to it, and repeat the command"));
             }
             subject.allow_writes(zones.0, args.seed);
         }

@@ -25,8 +25,8 @@ use zonda_zoned::{Lba, Status, ZoneIndex};
 
 use crate::DriveError;
 use crate::real::{
-    Abilities, Answer, Opened, Queue, RawAction, RawError, RawOperation, RealDrive, Request, RequestId, aligned,
-    aligned_buffer, table_of,
+    Abilities, Answer, DeviceMode, Opened, Queue, RawAction, RawError, RawOperation, RealDrive, Request, RequestId,
+    aligned, aligned_buffer, table_of,
 };
 
 use report::{ReportedZone, SECTOR_BYTES, report_all};
@@ -47,7 +47,7 @@ pub(crate) struct PreparedBlockDevice {
 
 impl PreparedBlockDevice {
     /// Opens a device, and reads the state of its zones. Blocks.
-    pub(crate) fn open(path: &Path) -> Result<PreparedBlockDevice, DriveError> {
+    pub(crate) fn open(path: &Path, mode: DeviceMode) -> Result<PreparedBlockDevice, DriveError> {
         let shown = path.display();
         let unknown = |error: io::Error| {
             DriveError::new(format!("cannot read the properties of {shown} in sysfs: {error}"), "mount sysfs at /sys")
@@ -60,7 +60,7 @@ impl PreparedBlockDevice {
         }
         let attributes = device.attributes().map_err(unknown)?;
         layout::must_be_zoned(path, &attributes)?;
-        let options = FileOptions { direct: true, exclusive: true, ..FileOptions::read_write() };
+        let options = FileOptions { direct: true, exclusive: true, ..mode.file_options() };
         let file = File::open(path, options).map_err(|error| cannot_open(path, &error))?;
         let zones = report_all(&file, attributes.sectors).map_err(|error| {
             DriveError::new(format!("cannot report the zones of {shown}: {error}"), "check the kernel log (dmesg)")

@@ -26,8 +26,8 @@ use zonda_zoned::{
 
 use crate::DriveError;
 use crate::real::{
-    Abilities, Answer, FoundZone, Opened, Queue, RawError, RawOperation, RealDrive, Request, RequestId, aligned,
-    aligned_buffer, table_of,
+    Abilities, Answer, DeviceMode, FoundZone, Opened, Queue, RawError, RawOperation, RealDrive, Request, RequestId,
+    aligned, aligned_buffer, table_of,
 };
 
 /// A zoned namespace, by its character device.
@@ -62,7 +62,7 @@ pub(crate) struct PreparedNamespace {
 
 impl PreparedNamespace {
     /// Opens a namespace, and reads its properties and the state of its zones. Blocks.
-    pub(crate) fn open(path: &Path) -> Result<PreparedNamespace, DriveError> {
+    pub(crate) fn open(path: &Path, mode: DeviceMode) -> Result<PreparedNamespace, DriveError> {
         let shown = path.display();
         let in_use = || {
             DriveError::in_use(
@@ -70,7 +70,7 @@ impl PreparedNamespace {
                 "unmount its file system, or stop the program: lsblk and fuser show them",
             )
         };
-        let file = File::open(path, FileOptions::read_write()).map_err(|error| {
+        let file = File::open(path, mode.file_options()).map_err(|error| {
             let help = match error.kind() {
                 io::ErrorKind::PermissionDenied => "run the command as root, or grant access to the device file",
                 _ => "check that the drive is connected",
