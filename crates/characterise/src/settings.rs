@@ -56,9 +56,9 @@ pub fn zonda_toml(report: &Report, served: &Served) -> String {
         let _ = write!(
             text,
             "\n# {conventional} of the {zones} zones are conventional. NVMe has no namespace with both kinds of zones:\n# \
-             zonda serve refuses this drive.\n"
+             zonda serve, volumes and pools use the {} sequential ones, numbered from 0.\n",
+            zones - conventional
         );
-        return text;
     }
     let drive = match source {
         Source::Image(path) => format!("  image = {}\n", quoted(path)),
@@ -190,15 +190,19 @@ mod tests {
     }
 
     #[test]
-    fn a_drive_with_both_kinds_of_zones_is_not_configured_because_no_server_accepts_it() {
+    fn a_drive_with_both_kinds_of_zones_is_served_without_its_conventional_ones() {
         let mut report = report(Vec::new());
         report.limits.conventional_zones = 3;
         let text = zonda_toml(&report, &served(Source::Device("/dev/sda".to_owned())));
-        assert!(text.lines().all(|line| line.is_empty() || line.starts_with('#')), "{text}");
         assert!(text.contains("# 3 of the 8 zones are conventional."), "{text}");
+        assert!(
+            text.contains("# zonda serve, volumes and pools use the 5 sequential ones, numbered from 0."),
+            "{text}"
+        );
+        assert!(text.contains("\n  device = \"/dev/sda\"\n"), "{text}");
         report.limits.conventional_zones = report.drive.zone_count;
         let text = zonda_toml(&report, &served(Source::Device("/dev/sda".to_owned())));
-        assert!(text.contains("\n  device = \"/dev/sda\"\n"), "{text}");
+        assert!(!text.contains("zones are conventional"), "{text}");
     }
 
     #[test]

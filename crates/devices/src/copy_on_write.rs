@@ -14,7 +14,7 @@ use crate::{DriveError, ImageDirectory};
 /// twice, at most the length of the journal, and a little for each repaired block: megabytes,
 /// unless the journal was created hundreds of times longer than by default. Beyond the limit writes
 /// fail with Capacity Exceeded.
-const CHANGED_BYTES_MAX: u64 = 1 << 30;
+pub(crate) const CHANGED_BYTES_MAX: u64 = 1 << 30;
 
 /// The files of an image, and an overlay in memory with the changes to them.
 pub(crate) struct CopyOnWrite {

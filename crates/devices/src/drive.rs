@@ -86,6 +86,14 @@ pub trait Drive: ZonedDevice {
         panic!("this drive always shows all of its zones");
     }
 
+    /// The conventional zones at the start of the drive that [`SequentialZones`] does not show: zone 0 of
+    /// this drive is the zone of the real or stored drive with this number.
+    ///
+    /// [`SequentialZones`]: crate::SequentialZones
+    fn unused_zones(&self) -> u32 {
+        0
+    }
+
     /// Whether [`close`](Drive::close) ends outstanding commands, which may wait for something that
     /// never comes, such as a missing member of a volume. Other drives are closed when their
     /// commands have completed.
@@ -151,6 +159,22 @@ pub trait Drive: ZonedDevice {
 /// `$below_mut()`: everything that is the same for both. What differs is written beside it.
 macro_rules! as_the_drive_below {
     ($below:ident, $below_mut:ident) => {
+        $crate::drive::as_the_drive_below!($below, $below_mut, with zones of its own);
+
+        fn extent(&self, start: zonda_zoned::Lba, most: zonda_zoned::Blocks) -> $crate::Extent {
+            self.$below().extent(start, most)
+        }
+
+        fn take_warning(&mut self) -> Option<String> {
+            self.$below_mut().take_warning()
+        }
+
+        fn unused_zones(&self) -> u32 {
+            self.$below().unused_zones()
+        }
+    };
+    // Zones have other numbers than below.
+    ($below:ident, $below_mut:ident, with zones of its own) => {
         fn forget_reads(&mut self, blocks: u64) {
             self.$below_mut().forget_reads(blocks);
         }
@@ -163,10 +187,6 @@ macro_rules! as_the_drive_below {
             self.$below().space()
         }
 
-        fn extent(&self, start: zonda_zoned::Lba, most: zonda_zoned::Blocks) -> $crate::Extent {
-            self.$below().extent(start, most)
-        }
-
         fn saved_reservations(&self) -> Option<zonda_ring::Bytes> {
             self.$below().saved_reservations()
         }
@@ -177,10 +197,6 @@ macro_rules! as_the_drive_below {
 
         fn take_reservations_saved(&mut self) -> Option<bool> {
             self.$below_mut().take_reservations_saved()
-        }
-
-        fn take_warning(&mut self) -> Option<String> {
-            self.$below_mut().take_warning()
         }
 
         fn is_remote(&self) -> bool {

@@ -6,6 +6,7 @@
 //! - [`MemoryDrive`]: a volatile drive; its contents are lost with the process.
 //! - [`Remote`]: a namespace of a server, over NVMe/TCP.
 //! - Zoned drives of this machine, such as /dev/nvme0n1, /dev/sdb and /dev/ng0n1 ([`open_device`]).
+//! - [`SequentialZones`]: the sequential zones of a drive that also has conventional ones.
 //! - [`PacedDrive`]: one of the first three, with the latencies of a [`Model`] of the real drive.
 //! - [`VolumeDrive`]: images and remote namespaces as one redundant volume of conventional zones.
 //! - [`PoolNamespace`]: one of the namespaces into which a pool ([`PoolDrive`]) divides a drive.
@@ -52,6 +53,7 @@ mod remote;
 mod repair;
 mod saved_reservations;
 mod scheduled;
+mod sequential_zones;
 mod shared;
 mod space;
 mod url;
@@ -85,6 +87,7 @@ pub use real::{DeviceMode, SIGNATURE_BYTES, open_device, signature_of};
 pub use remote::Remote;
 pub use repair::repair_image;
 pub use scheduled::{ScheduledDrive, SchedulerFacts};
+pub use sequential_zones::{SequentialZones, conventional_zones_before};
 pub use shared::SharedConnection;
 pub use space::SpaceFacts;
 pub use url::{Location, NvmeTcpUrl, PORT_DEFAULT};

@@ -15,6 +15,7 @@ use zonda_zoned::{
 };
 
 use crate::remains::{self, Remains};
+use crate::sequential_zones::conventional_zones_before;
 use crate::{Drive, DriveError, random};
 
 /// Zones requested in one report: more than fit in one transfer of any drive.
@@ -60,9 +61,12 @@ impl Probed {
 }
 
 /// Reports the zones of a device and reads its superblock, one command at a time. No other command
-/// may be in flight on the device meanwhile.
+/// may be in flight on the device meanwhile. Conventional zones before sequential ones are left out:
+/// volumes and pools do not use them.
 #[derive(Debug)]
 pub(crate) struct Probe {
+    /// Where volumes and pools begin: the first sequential zone.
+    first: u32,
     /// The number of zones to report.
     zones: u32,
     descriptors: Vec<ZoneDescriptor>,
@@ -91,7 +95,7 @@ pub(crate) struct Probe {
 impl Probe {
     /// Reports all zones.
     pub(crate) fn of_all(geometry: &Geometry) -> Probe {
-        Probe::of_zones(geometry.zone_count)
+        Probe::of_zones(geometry, u32::MAX)
     }
 
     /// Reads the superblock or the log of a pool, and what remains of a volume or a pool with damaged
@@ -108,12 +112,14 @@ impl Probe {
 
     /// Reads the superblock or the log of a pool only.
     pub(crate) fn of_superblock(geometry: &Geometry) -> Probe {
-        Probe::of_zones(METADATA_ZONES.max(LOG_ZONES).min(geometry.zone_count))
+        Probe::of_zones(geometry, METADATA_ZONES.max(LOG_ZONES))
     }
 
-    fn of_zones(zones: u32) -> Probe {
+    fn of_zones(geometry: &Geometry, most: u32) -> Probe {
+        let first = conventional_zones_before(geometry);
         Probe {
-            zones,
+            first,
+            zones: most.min(geometry.zone_count - first),
             descriptors: Vec::new(),
             reads: None,
             read_of: 0,
@@ -183,7 +189,7 @@ impl Probe {
     fn next_operation(&mut self, geometry: &Geometry) -> Option<Operation> {
         let known = self.descriptors.len() as u32;
         if known < self.zones {
-            return Some(report(geometry, known, self.zones - known));
+            return Some(report(geometry, self.first + known, self.zones - known));
         }
         let metadata_zones = &self.descriptors[..self.descriptors.len().min(METADATA_ZONES as usize)];
         let reads = self.reads.get_or_insert_with(|| metadata_zones.iter().map(superblock_places).collect());
@@ -204,8 +210,9 @@ impl Probe {
         if !self.is_thorough || self.remains.is_some_and(Remains::is_named) {
             return None;
         }
-        if self.other_blocks.is_none() && known < geometry.zone_count && !remains::are_enough(&self.descriptors) {
-            return Some(report(geometry, known, geometry.zone_count - known));
+        let all = geometry.zone_count - self.first;
+        if self.other_blocks.is_none() && known < all && !remains::are_enough(&self.descriptors) {
+            return Some(report(geometry, self.first + known, all - known));
         }
         let other_blocks = self.other_blocks.get_or_insert_with(|| remains::places(&self.descriptors));
         Some(Operation::Read { start: other_blocks.pop_front()?, blocks: Blocks(1) })

@@ -6,8 +6,9 @@ use std::path::{Path, PathBuf};
 
 use zonda_devices::{
     DeviceMode, Drive, DriveError, FileBacked, FirstZones, MemoryDrive, Model, PacedDrive, PoolDrive, PoolOpenOptions,
-    ReadOnlyImage, ScheduledDrive, VolumeDrive, VolumeReport, device_location, is_pool, is_volume, open_device, random,
-    user_of_drive, user_of_image, uuid_of_identity, uuid_of_name,
+    ReadOnlyImage, ScheduledDrive, SequentialZones, VolumeDrive, VolumeReport, conventional_zones_before,
+    device_location, is_pool, is_volume, open_device, random, user_of_drive, user_of_image, uuid_of_identity,
+    uuid_of_name,
 };
 use zonda_image::{Image, ImageFile, RecoveryReport};
 use zonda_nvme::identify::NamespaceIdentity;
@@ -331,7 +332,7 @@ fn open(
             let reservations = Some(drive.reservations());
             let model = if is_paced { Some(model_of_image(drive.image(), drive.elements())?) } else { None };
             Ok(Opened {
-                backing: Backing::Drive(paced(Box::new(drive), model)),
+                backing: Backing::Drive(SequentialZones::of(paced(Box::new(drive), model))),
                 source: path.display().to_string(),
                 state,
                 uuid,
@@ -353,7 +354,7 @@ fn open(
             if let Some(zones) = namespace.zones {
                 check_hidden(path, drive.image().zones(), zones)?;
             }
-            let drive = paced(Box::new(drive), model);
+            let drive = SequentialZones::of(paced(Box::new(drive), model));
             Ok(Opened {
                 backing: Backing::Drive(match namespace.zones {
                     Some(zones) => Box::new(FirstZones::new(drive, zones)),
@@ -368,7 +369,7 @@ fn open(
             })
         }
         Source::Device(path) => {
-            let mut drive = unused(|| open_device(path, DeviceMode::ReadWrite, ring))?;
+            let mut drive = SequentialZones::of(unused(|| open_device(path, DeviceMode::ReadWrite, ring))?);
             let shown = path.display();
             if !plan.may_serve_members {
                 refuse_member_device(path, &mut *drive, ring)?;
@@ -440,7 +441,7 @@ fn open(
             let state = format!("new, profile {}; its data is lost when the server stops", plan.profile().name);
             let uuid = uuid_of_name(&format!("{}/{}", subsystem.nqn, namespace.id));
             Ok(Opened {
-                backing: Backing::Drive(paced(drive, model)),
+                backing: Backing::Drive(SequentialZones::of(paced(drive, model))),
                 source: "memory".to_owned(),
                 state,
                 uuid,
@@ -511,12 +512,18 @@ fn scheduled(
     profile: Option<String>,
 ) -> Result<Backing, ServeError> {
     let drive = backing.drive();
-    let geometry = drive.whole_geometry().unwrap_or_else(|| drive.geometry(NamespaceId::FIRST));
+    let shown = drive.whole_geometry().unwrap_or_else(|| drive.geometry(NamespaceId::FIRST));
     let location = match &namespace.source {
         Source::Device(path) if drive.identity().and_then(uuid_of_identity).is_none() => Some(device_location(path)),
         _ => None,
     };
-    let names = DriveNames { geometry, identifier: random::uuid_text(uuid), profile, location };
+    let names = DriveNames {
+        shown,
+        unused_zones: drive.unused_zones(),
+        identifier: random::uuid_text(uuid),
+        profile,
+        location,
+    };
     let policy = policy(namespace, Some(&names))?;
     Ok(match backing {
         _ if policy == Policy::None => backing,
@@ -525,17 +532,21 @@ fn scheduled(
     })
 }
 
-/// Refuses to serve so many zones of an image if it has fewer, or data in others.
+/// Refuses to serve so many zones of an image if it has fewer, or data in others. Conventional zones
+/// before sequential ones are not served, and do not count.
 fn check_hidden(path: &Path, all: &ZoneTable, zones: u32) -> Result<(), ServeError> {
     let geometry = all.geometry();
     let shown = path.display();
-    if !FirstZones::can_show(geometry, zones) {
+    let unused = conventional_zones_before(geometry);
+    let most = geometry.zone_count - unused;
+    if !(1..=most).contains(&zones) {
         return Err(ServeError::new(
-            format!("zones: {zones} of the {} zones of {shown} cannot be served", geometry.zone_count),
-            "use a number up to that of the image, and more than its conventional zones if it has others, too",
+            format!("zones: {zones} of the {most} zones of {shown} cannot be served"),
+            "use a number up to that of the image; conventional zones before sequential ones do not count",
         ));
     }
-    let mut hidden = (zones.max(geometry.conventional_zone_count)..geometry.zone_count).map(ZoneIndex);
+    let is_conventional = geometry.conventional_zone_count == geometry.zone_count;
+    let mut hidden = (unused + zones..geometry.zone_count).map(ZoneIndex).filter(|_| !is_conventional);
     match hidden.find(|zone| all.zone(*zone).state != ZoneState::Empty) {
         None => Ok(()),
         Some(zone) => Err(ServeError::new(

@@ -11,7 +11,10 @@ use crate::start::ServeError;
 
 /// By what a table can name a drive.
 pub(crate) struct DriveNames<'g> {
-    pub(crate) geometry: &'g Geometry,
+    /// The zones that are used. A table is of the whole drive, which has `unused_zones` conventional
+    /// zones before them.
+    pub(crate) shown: &'g Geometry,
+    pub(crate) unused_zones: u32,
     /// The UUID of the namespace, which is that of the drive if it has one.
     pub(crate) identifier: String,
     /// The profile that the drive was created with.
@@ -24,10 +27,22 @@ impl DriveNames<'_> {
     /// The drive as a table with a serial number of this kind names it. A drive that lacks such a
     /// name has its own instead, so that it differs from the table.
     fn identity(&self, kind: SerialKind) -> DriveIdentity {
+        let geometry = &self.whole();
         match (kind, &self.profile, &self.location) {
-            (SerialKind::Profile, Some(name), _) => DriveIdentity::of_profile(name, self.geometry),
-            (SerialKind::Location, _, Some(location)) => DriveIdentity::at_location(location, self.geometry),
-            _ => DriveIdentity::new(&self.identifier, self.geometry),
+            (SerialKind::Profile, Some(name), _) => DriveIdentity::of_profile(name, geometry),
+            (SerialKind::Location, _, Some(location)) => DriveIdentity::at_location(location, geometry),
+            _ => DriveIdentity::new(&self.identifier, geometry),
+        }
+    }
+
+    fn whole(&self) -> Geometry {
+        match self.unused_zones {
+            0 => self.shown.clone(),
+            unused => Geometry {
+                zone_count: self.shown.zone_count + unused,
+                conventional_zone_count: unused,
+                ..self.shown.clone()
+            },
         }
     }
 }
@@ -45,7 +60,8 @@ pub(crate) fn read(path: &Path, drive: Option<&DriveNames<'_>>) -> Result<ZoneGr
         checked.map_err(|error| ServeError::new(format!("{}: {error}", path.display()), MEASURE))?;
     }
     let group = |zone| stored.table.group(ZoneIndex(zone)).map(|group| ConflictGroup(group.0));
-    let groups = ZoneGroups::new((0..stored.drive.zone_count).map(group));
+    let first = drive.map_or(0, |drive| drive.unused_zones);
+    let groups = ZoneGroups::new((first..stored.drive.zone_count).map(group));
     if groups.groups() == 0 {
         events::no_groups(path, stored.table.verdict);
     }
@@ -54,7 +70,7 @@ pub(crate) fn read(path: &Path, drive: Option<&DriveNames<'_>>) -> Result<ZoneGr
 
 #[cfg(test)]
 mod tests {
-    use zonda_profiler::{Effort, GroupTable, UnknownReason, Verdict, ZoneEntry};
+    use zonda_profiler::{Effort, Evidence, GroupId, GroupTable, UnknownReason, Verdict, ZoneEntry};
     use zonda_zoned::Duration;
 
     use super::*;
@@ -73,6 +89,28 @@ mod tests {
         (directory, path)
     }
 
+    #[test]
+    fn a_table_of_the_whole_drive_is_used_for_its_sequential_zones() {
+        let whole = Geometry { zone_count: 12, conventional_zone_count: 4, ..Geometry::tiny() };
+        let shown = Geometry { zone_count: 8, conventional_zone_count: 0, ..whole.clone() };
+        let zones = (0..12).map(|zone| match zone {
+            0..4 => ZoneEntry::Unknown(UnknownReason::Empty),
+            zone => ZoneEntry::Known { group: GroupId(zone / 6), evidence: Evidence::Measured { confidence: 1.0 } },
+        });
+        let effort = Effort { probes: 0, commands: 0, elapsed: Duration(0) };
+        let table = GroupTable { verdict: Verdict::Groups { groups: 2 }, zones: zones.collect(), effort };
+        let drive = DriveIdentity::new(UUID, &whole);
+        let stored = StoredTable { drive, made_at_unix_s: 0, table };
+        let directory = tempfile::tempdir().expect("the directory can be created");
+        let path = directory.path().join("groups.json");
+        std::fs::write(&path, stored.to_json()).expect("the directory is writable");
+        let names =
+            DriveNames { shown: &shown, unused_zones: 4, identifier: UUID.to_owned(), profile: None, location: None };
+        let groups = read(&path, Some(&names)).ok().expect("it is of this drive");
+        let of = |zone| groups.group(zone).map(|group| group.0);
+        assert_eq!((of(0), of(1), of(2), of(7), of(8)), (Some(0), Some(0), Some(1), Some(1), None));
+    }
+
     fn refusal(table: DriveIdentity, drive: &DriveNames<'_>) -> Option<String> {
         let (_directory, path) = file(table);
         read(&path, Some(drive)).err().map(|error| {
@@ -85,7 +123,8 @@ mod tests {
     fn a_table_must_name_the_drive_by_its_identifier_its_profile_or_its_location() {
         let geometry = &Geometry::tiny();
         let names = |profile: Option<&str>, location: Option<&str>| DriveNames {
-            geometry,
+            shown: geometry,
+            unused_zones: 0,
             identifier: UUID.to_owned(),
             profile: profile.map(str::to_owned),
             location: location.map(str::to_owned),

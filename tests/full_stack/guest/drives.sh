@@ -70,11 +70,17 @@ states=$(blkzone report $disk -c 4 | sed 's/.*zcond:.*(\(..\)).*/\1/' | tr '\n' 
 [ "$states" = "em fu oe em " ] || fail "blkzone reports $states"
 quietly zonda zone reset $disk --all --yes
 
+# An SMR disk whose logical blocks have 512 bytes, and its physical blocks 4096. The first 3 of its zones are conventional.
+modprobe sd_mod
+modprobe scsi_debug zbc=managed zone_size_mb=2 zone_max_open=0 zone_nr_conv=3 dev_size_mb=64 physblk_exp=3
+wait_until "the disk of scsi_debug exists" test -b /dev/sda
+
+step a 512e disk is used with blocks of 4096 bytes
+section zones-512e zonda zone report /dev/sda --json
+[ "$(cat /sys/block/sda/queue/logical_block_size)" = 512 ] || fail "the disk is not 512e"
+
 step conformance
 if in_soak; then
-    modprobe sd_mod
-    modprobe scsi_debug zbc=managed zone_size_mb=2 zone_max_open=0 zone_nr_conv=3 dev_size_mb=64 sector_size=4096
-    wait_until "the disk of scsi_debug exists" test -b /dev/sda
     section conformance-bare conformance /dev/bare
     section conformance-scsi conformance /dev/sda
     section conformance-zns conformance $disk
@@ -84,35 +90,101 @@ else
     section conformance conformance /dev/bare
 fi
 
-step a served drive survives SIGKILL: what fio has written is verified
-options="--name=v --zonemode=zbd --direct=1 --ioengine=libaio --iodepth=8 --bs=64k --verify=crc32c --max_open_zones=4"
-if in_soak; then size=24M; else size=6M; fi
-start_serving /dev/d
-attach d 1
-# shellcheck disable=SC2086  # lists of words
-quietly fio $options --filename="$disk" --size=$size --rw=write
-killed /dev/d d
-# shellcheck disable=SC2086
-quietly fio $options --filename="$disk" --size=$size --rw=read --verify_only
-detach d
-stop_serving
+# write_until_stopped CAPACITY_KIB: writes 128 KiB at a time from zone 8 of $disk on, at most 8 zones, and records in /tmp/written how
+# many writes were acknowledged, until /tmp/stop exists or a write fails: one that was executed and whose reply was lost is refused
+# when it is retried.
+write_until_stopped() {
+    trap - ERR
+    set +e
+    local n=0 per_zone=$(($1 / 128)) place
+    until [ -e /tmp/stop ] || [ $n -ge $((8 * per_zone)) ]; do
+        place=$(((8 + n / per_zone) * zone_sectors / 256 + n % per_zone))
+        dd if=/tmp/noise of="$disk" bs=128k count=1 oflag=direct skip=$((n % per_zone)) seek=$place 2>/dev/null || return
+        n=$((n + 1))
+        echo $n >/tmp/written
+    done
+}
+
+# check_written CAPACITY_KIB: all of that can be read.
+check_written() {
+    local left zone=8 per_zone=$(($1 / 128)) part
+    left=$(cat /tmp/written)
+    while [ "$left" -gt 0 ]; do
+        part=$((left < per_zone ? left : per_zone))
+        quietly dd if="$disk" of=/tmp/found bs=128k count=$part iflag=direct skip=$((zone * zone_sectors / 256))
+        cmp -n $((part * 131072)) /tmp/noise /tmp/found || fail "$disk: the first $part writes to zone $zone"
+        left=$((left - part)) zone=$((zone + 1))
+    done
+}
+
+# survives_kill DEVICE CAPACITY_KIB SIZE: the device is served, fio writes SIZE bytes with verification, and the server is killed while
+# other zones are written. Everything that was acknowledged is read.
+survives_kill() {
+    local name=${1#/dev/} writer
+    local options="--name=v --zonemode=zbd --direct=1 --ioengine=libaio --iodepth=8 --bs=64k --verify=crc32c --max_open_zones=2"
+    step "$1 is served, under fio with verification, and survives SIGKILL while it is written"
+    quietly zonda zone reset "$1" --all --yes
+    start_serving "$1"
+    attach "$name" 1
+    zone_sectors=$(cat "/sys/block/${disk#/dev/}/queue/chunk_sectors")
+    # shellcheck disable=SC2086  # lists of words
+    quietly fio $options --filename="$disk" --size=$3 --rw=write
+    rm -f /tmp/stop /tmp/written
+    write_until_stopped "$2" &
+    writer=$!
+    wait_until "a zone is written" test -s /tmp/written
+    killed "$1" "$name"
+    touch /tmp/stop
+    wait $writer || true
+    echo 3 >/proc/sys/vm/drop_caches
+    # shellcheck disable=SC2086
+    quietly fio $options --filename="$disk" --size=$3 --rw=read --verify_only
+    check_written "$2"
+    detach "$name"
+    stop_serving
+}
+
+dd if=/dev/urandom of=/tmp/noise bs=1M count=4 2>/dev/null
+if in_soak; then
+    survives_kill /dev/d 3072 21M
+    survives_kill /dev/nvme0n1 1024 8M
+    survives_kill /dev/ng0n1 1024 8M
+    survives_kill /dev/sda 2048 16M
+    grep -q "the 3 conventional zones of the drive are not used" serve.log || fail "$(cat serve.log)"
+else
+    survives_kill /dev/d 3072 6M
+    survives_kill /dev/ng0n1 1024 2M
+fi
+
+# volume_survives_kill NAME MEMBERS SIZE: the same for a volume.
+volume_survives_kill() {
+    local options="--name=v --direct=1 --ioengine=libaio --iodepth=8 --bs=64k --verify=crc32c"
+    quietly zonda volume create "$1" --members "$2"
+    start_serving "$1"
+    attach "$1" 1
+    # shellcheck disable=SC2086
+    quietly fio $options --filename="$disk" --size=$3 --rw=randwrite --fsync=16
+    killed "$1" "$1"
+    # shellcheck disable=SC2086
+    quietly fio $options --filename="$disk" --size=$3 --rw=randread --verify_only
+    detach "$1"
+    stop_serving
+}
 
 if in_soak; then
     step a volume of drives survives SIGKILL
-    quietly zonda volume create vol --members /dev/a,/dev/b,/dev/c
+    volume_survives_kill vol /dev/a,/dev/b,/dev/c 16M
     refused_with 'member 0 of the volume "vol"' zonda pool create pool --drive /dev/a
     refused_with 'member 0 of the volume "vol"' zonda serve /dev/a
-    start_serving vol
-    attach vol 1
-    options="--name=v --direct=1 --ioengine=libaio --iodepth=8 --bs=64k --verify=crc32c"
-    # shellcheck disable=SC2086
-    quietly fio $options --filename="$disk" --size=16M --rw=randwrite --fsync=16
-    killed vol vol
-    # shellcheck disable=SC2086
-    quietly fio $options --filename="$disk" --size=16M --rw=randread --verify_only
-    detach vol
-    stop_serving
+    section check zonda volume check vol --json
     section scrub zonda volume scrub vol --json
+
+    step a volume on a disk with conventional zones survives SIGKILL
+    quietly zonda zone reset /dev/sda --all --yes
+    volume_survives_kill smr /dev/sda 8M
+    refused_with 'member 0 of the volume "smr"' zonda zone reset /dev/sda --all --yes
+    section check-smr zonda volume check smr --json
+    section scrub-smr zonda volume scrub smr --json
 fi
 
 step zones that fail are read only and offline, and the host is told
@@ -138,24 +210,15 @@ rm -r pool
 quietly zonda pool takeover pool --drive /dev/d
 section pool zonda namespace list pool --json
 
-step passthrough serves, too
-quietly zonda zone reset /dev/ng0n1 --all --yes
-start_serving /dev/ng0n1
-attach ng0n1 1
-options="--name=v --zonemode=zbd --direct=1 --ioengine=libaio --iodepth=8 --bs=64k --verify=crc32c --max_open_zones=2"
-# shellcheck disable=SC2086
-quietly fio $options --filename="$disk" --size=6M --rw=write
-detach ng0n1
-stop_serving
-
 step a drive that disappears fails every command, and the server can be stopped
 # vanish DEVICE: under load. The drive exists again afterwards.
 vanish() {
     local load status=0 local_controller
+    local options="--name=v --zonemode=zbd --direct=1 --ioengine=libaio --iodepth=8 --bs=64k --max_open_zones=2"
     start_serving "$1"
     attach "${1#/dev/}" 1
     # shellcheck disable=SC2086
-    fio $options --filename="$disk" --size=8M --rw=write --verify=0 --time_based --runtime=60 >/dev/null 2>&1 &
+    fio $options --filename="$disk" --size=8M --rw=write --time_based --runtime=60 >/dev/null 2>&1 &
     load=$!
     sleep 2
     local_controller=$(readlink -f /sys/class/nvme/nvme0/device)

@@ -45,6 +45,8 @@ probed() {
 
 probed scsi_debug /dev/sda 4
 grep -q "3 of the 128 zones are conventional" scsi_debug/zonda.toml || fail "$(cat scsi_debug/zonda.toml)"
+quietly zonda zone reset /dev/sda --all --yes
+served /dev/sda scsi_debug/zonda.toml
 probed passthrough /dev/ng0n1 0
 quietly zonda zone reset /dev/ng0n1 --all --yes
 served /dev/ng0n1 passthrough/zonda.toml

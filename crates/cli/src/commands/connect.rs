@@ -133,9 +133,14 @@ fn is_read_only(directory: &Path) -> bool {
 /// Warns if other users can open the files of an image, and names the command that prevents it.
 pub(crate) fn warn_if_exposed(directory: &Path) {
     if let Some(words) = exposed_files(directory) {
-        // The standard output is reserved for results.
-        let _ = writeln!(io::stderr(), "warning: {}: {words}", directory.display());
+        warn(&format!("{}: {words}", directory.display()));
     }
+}
+
+/// Prints a warning.
+pub(crate) fn warn(words: &str) {
+    // The standard output is reserved for results.
+    let _ = writeln!(io::stderr(), "warning: {words}");
 }
 
 /// Opens a namespace, calls `work` and closes the namespace, also if `work` fails, so that an image

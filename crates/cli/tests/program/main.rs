@@ -15,6 +15,7 @@ mod fit;
 mod images;
 mod lab;
 mod misplaced;
+mod mixed_zones;
 mod ownership;
 mod pool;
 mod pool_hosts;

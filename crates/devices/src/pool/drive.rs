@@ -151,6 +151,12 @@ impl PoolDrive {
         PoolNamespace::new(&self.open, namespace)
     }
 
+    /// The next warning of the drive for the log.
+    #[must_use]
+    pub fn take_warning(&self) -> Option<String> {
+        self.open.borrow_mut().take_warning()
+    }
+
     /// Whether a namespace is in use.
     #[must_use]
     pub fn has_users(&self) -> bool {

@@ -9,7 +9,7 @@ use zonda_zoned::{CompletionQueue, Geometry, Instant, NamespaceId, PayloadKind, 
 use super::directory::{PoolDirectory, in_use};
 use super::drive::{NotStarted, loop_failed, not_mounted, of_pool, reserved_by};
 use super::report::PoolReport;
-use crate::look::ImageSnapshot;
+use crate::look::Snapshot;
 use crate::volume::identities::holder;
 use crate::volume::member_device::{MemberDevice, release};
 use crate::{DriveError, Location};
@@ -25,7 +25,7 @@ impl PoolReport {
         let access = directory.access()?;
         match &access.location {
             Location::Image(image) => {
-                let mut snapshot = ImageSnapshot::open(image)
+                let mut snapshot = Snapshot::open(image)
                     .map_err(|error| if error.is_in_use { in_use(path) } else { of_pool(error, &directory) })?;
                 read_image(&directory, &mut snapshot)
             }
@@ -56,7 +56,7 @@ impl PoolReport {
 }
 
 /// Reads what a mount reads from an image, whose commands complete at once.
-pub(super) fn read_image(directory: &PoolDirectory, image: &mut ImageSnapshot) -> Result<PoolReport, DriveError> {
+pub(super) fn read_image(directory: &PoolDirectory, image: &mut Snapshot) -> Result<PoolReport, DriveError> {
     read(directory, image, |_| false, || (Instant::ZERO, Ok(())))
 }
 

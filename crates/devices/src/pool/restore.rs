@@ -18,7 +18,7 @@ use super::directory::PoolDirectory;
 use super::drive::PoolDrive;
 use super::look::{read_image, read_on};
 use crate::creation::remove_directories;
-use crate::look::ImageSnapshot;
+use crate::look::Snapshot;
 use crate::probe::{Probe, Probed};
 use crate::volume::member_device::{MemberDevice, release};
 use crate::volume::owner::{describe_holder, upper_half};
@@ -82,7 +82,7 @@ impl PoolDrive {
 }
 
 fn restore_on_image(path: &Path, lost: &LostPool, image: &Path) -> Result<TakeoverReport, DriveError> {
-    let mut snapshot = ImageSnapshot::open(image)?;
+    let mut snapshot = Snapshot::open(image)?;
     let geometry = snapshot.own_geometry().clone();
     let probed = Probe::of_user(&geometry).run_at_once(&mut snapshot, zonda_zoned::Instant::ZERO);
     let probed = probed.ok_or_else(|| {

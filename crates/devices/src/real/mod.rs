@@ -14,6 +14,7 @@
 //! drive.rs     the machine on a queue of requests, as a [`Drive`](crate::Drive)
 //! device.rs    opens a drive by its device file, with one of the drivers:
 //! kernel_zoned/, nvme_passthrough/
+//! overlay.rs   a drive that is only read, and changes in memory
 //! signature.rs what is on a drive
 //! ```
 //!
@@ -30,6 +31,7 @@ mod drive;
 mod ended;
 mod kernel_zoned;
 mod nvme_passthrough;
+mod overlay;
 mod parts;
 mod signature;
 mod submit;
@@ -50,6 +52,7 @@ pub(crate) use buffers::{aligned, aligned_buffer};
 pub(crate) use device::PreparedDevice;
 pub use device::{DeviceMode, open_device};
 pub(crate) use drive::{Opened, Queue, RealDrive};
+pub(crate) use overlay::Overlay;
 use parts::{Part, Parts};
 pub use signature::{SIGNATURE_BYTES, signature_of};
 

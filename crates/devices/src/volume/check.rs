@@ -1,7 +1,7 @@
-//! Checks a volume without writing: its images are opened read-only, and what a mount and a scrub
+//! Checks a volume without writing: its images and drives are opened read-only, and what a mount and a scrub
 //! write stays in memory and is discarded.
 
-use std::path::{Path, PathBuf};
+use std::path::Path;
 use std::time;
 
 use serde::{Deserialize, Serialize};
@@ -17,7 +17,7 @@ use super::outdated::must_be_newest;
 use super::report::{LostRange, Progress};
 use super::reservations::ReservationStore;
 use super::start::tuning;
-use crate::look::ImageSnapshot;
+use crate::look::Snapshot;
 use crate::probe::describe;
 use crate::{DriveError, Location};
 
@@ -85,8 +85,8 @@ impl CheckReport {
     /// checksums and parity. **Nothing is written.** A member that is being rebuilt is not read.
     ///
     /// # Errors
-    /// When there is no volume, it or one of its members is in use, or a member is not an image;
-    /// with the remedy.
+    /// When there is no volume, it or one of its members is in use, or a member is a namespace
+    /// of a server; with the remedy.
     pub fn of(path: &Path, progress: &mut dyn FnMut(Progress)) -> Result<CheckReport, DriveError> {
         let directory = VolumeDirectory::open_read_only(path)?;
         let (mut devices, members, refusal) = devices(&directory)?;
@@ -99,11 +99,11 @@ impl CheckReport {
         }
         let tuning = tuning(directory.file.reserve_percent, directory.file.rates, geometry.block_size_bytes);
         let tuning = Tuning { reads_unneeded: true, ..tuning };
-        let geometries = |device: &Option<ImageSnapshot>| Some(device.as_ref()?.geometry(NamespaceId::FIRST).clone());
+        let geometries = |device: &Option<Snapshot>| Some(device.as_ref()?.geometry(NamespaceId::FIRST).clone());
         let options = MountOptions { newest_epoch: directory.file.epoch, ..MountOptions::of(directory.array()?) };
         let names = Names(&directory.file.member);
         let written: Vec<Vec<ZoneDescriptor>> =
-            devices.iter_mut().map(|device| device.as_mut().map_or_else(Vec::new, ImageSnapshot::zones)).collect();
+            devices.iter_mut().map(|device| device.as_mut().map_or_else(Vec::new, Snapshot::zones)).collect();
         for (device, zones) in devices.iter_mut().zip(&written) {
             let Some(device) = device else { continue };
             let damage = check_superblocks::damage(device, zones);
@@ -156,15 +156,17 @@ impl CheckReport {
 }
 
 /// Devices by member, the report of each, and why the mount would be refused.
-type Devices = (Vec<Option<ImageSnapshot>>, Vec<CheckedMember>, Option<DriveError>);
+type Devices = (Vec<Option<Snapshot>>, Vec<CheckedMember>, Option<DriveError>);
 
-/// Opens the images of the active members read-only.
+/// Opens the devices of the active members read-only.
 fn devices(directory: &VolumeDirectory) -> Result<Devices, DriveError> {
     let array = directory.array()?;
     let (mut found, mut members) = (Vec::new(), Vec::new());
     for (at, place) in (0..).zip(&directory.file.member) {
         let opened = match directory.location(place) {
-            Ok(location) => ImageSnapshot::open(&image(place, location)?),
+            Ok(Location::NvmeTcp(_)) => return Err(behind_a_server(place)),
+            Ok(Location::Image(path)) => Snapshot::open(&path),
+            Ok(Location::Device(path)) => Snapshot::open_device(&path),
             Err(error) => Err(error),
         };
         let opened = opened.and_then(|mut device| match device.identity().filter(|_| place.is_free()) {
@@ -195,7 +197,7 @@ fn devices(directory: &VolumeDirectory) -> Result<Devices, DriveError> {
     if newest.is_some_and(|newest| are_enough(own.iter().flatten(), newest)) {
         // A mount treats a drive of another volume as missing.
         for (device, member) in found.iter_mut().zip(&mut members) {
-            let identity = device.as_mut().and_then(ImageSnapshot::identity);
+            let identity = device.as_mut().and_then(Snapshot::identity);
             if let Some(other) = identity.filter(|found| is_of_other(found, array)) {
                 *device = None;
                 (member.state, member.reason) =
@@ -225,28 +227,20 @@ fn devices(directory: &VolumeDirectory) -> Result<Devices, DriveError> {
     Ok((found, members, refusal))
 }
 
-/// The remedy for a volume that cannot be checked without writing.
-const READS_ELSEWHERE: &str = "zonda volume status reads the superblocks without writing; zonda volume scrub reads \
-                               everything, but assembles the volume and writes repairs";
-
-/// The directory of a member's image.
-fn image(place: &Place, location: Location) -> Result<PathBuf, DriveError> {
-    match location {
-        Location::Image(path) => Ok(path),
-        Location::Device(_) => Err(DriveError::new(
-            format!("cannot check {}, a drive of this machine: all members must be images", place.at),
-            READS_ELSEWHERE,
-        )),
-        Location::NvmeTcp(_) => Err(DriveError::new(
-            format!("cannot check {}, a namespace of a server: all members must be images", place.at),
-            READS_ELSEWHERE,
-        )),
-    }
+fn behind_a_server(place: &Place) -> DriveError {
+    DriveError::new(
+        format!(
+            "cannot check {}, a namespace of a server: all members must be images or drives of this machine",
+            place.at
+        ),
+        "zonda volume status reads the superblocks without writing; zonda volume scrub reads everything, but assembles \
+         the volume and writes repairs",
+    )
 }
 
 /// A volume whose devices are not written, with a simulated clock.
 struct Checked {
-    on: VolumeDevice<ImageSnapshot>,
+    on: VolumeDevice<Snapshot>,
     now: Instant,
     completions: CompletionQueue,
 }

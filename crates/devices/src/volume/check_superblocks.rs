@@ -7,7 +7,7 @@ use zonda_zoned::{
     ZoneDescriptor, ZonedDevice,
 };
 
-use crate::look::ImageSnapshot;
+use crate::look::Snapshot;
 use crate::probe::written_blocks;
 
 /// Damaged blocks of the metadata zones of a member.
@@ -29,7 +29,7 @@ enum Found {
 }
 
 /// Reads the written blocks of the metadata zones of a member.
-pub(super) fn damage(device: &mut ImageSnapshot, zones: &[ZoneDescriptor]) -> SuperblockDamage {
+pub(super) fn damage(device: &mut Snapshot, zones: &[ZoneDescriptor]) -> SuperblockDamage {
     let mut damage = SuperblockDamage::default();
     for zone in zones.iter().take(METADATA_ZONES as usize) {
         let end = zone.start.0 + written_blocks(zone);
@@ -46,7 +46,7 @@ pub(super) fn damage(device: &mut ImageSnapshot, zones: &[ZoneDescriptor]) -> Su
     damage
 }
 
-fn read(device: &mut ImageSnapshot, start: Lba) -> Found {
+fn read(device: &mut Snapshot, start: Lba) -> Found {
     let operation = Operation::Read { start, blocks: Blocks(1) };
     let mut completions = CompletionQueue::new();
     if device.submit(Instant::ZERO, Command::new(CommandId(0), NamespaceId::FIRST, operation)).is_err() {

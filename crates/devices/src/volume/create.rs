@@ -190,7 +190,7 @@ fn open_all(
         let (device, is_of_volume) = opened.last_mut().expect("it was opened");
         if device.own_geometry().conventional_zone_count > 0 {
             return Err(DriveError::new(
-                format!("{location} has conventional zones: drives of a volume have only sequential zones"),
+                format!("{location} has conventional zones only: a volume needs sequential zones"),
                 "name another drive, such as an image of profile zn540",
             ));
         }

@@ -8,7 +8,7 @@ use zonda_ring::Ring;
 use zonda_zoned::{Duration, Instant, NamespaceId, ZonedDevice};
 
 use super::member_device::{MemberDevice, release_acquired};
-use crate::look::ImageSnapshot;
+use crate::look::Snapshot;
 use crate::opening::{OnRing, Opening};
 use crate::probe::Probe;
 use crate::{Access, Drive, DriveError, Location};
@@ -78,7 +78,7 @@ pub(crate) fn holder(access: &Access, ring: &Ring) -> Option<Holder> {
 
 fn begin(access: Result<Access, DriveError>, ring: &Ring) -> Step {
     let begun = access.and_then(|access| match &access.location {
-        Location::Image(path) => Ok(Step::Done(Ok(ImageSnapshot::open(path)?.identity()))),
+        Location::Image(path) => Ok(Step::Done(Ok(Snapshot::open(path)?.identity()))),
         Location::Device(_) | Location::NvmeTcp(_) => Opening::begin(access, OnRing::of(ring)).map(Step::Opening),
     });
     begun.unwrap_or_else(|error| Step::Done(Err(error)))

@@ -16,7 +16,7 @@ use super::member_device::refuse_volume;
 use super::names::cannot_save;
 use super::new_directory::refuse_occupied;
 use super::takeover::TakenDrive;
-use crate::look::ImageSnapshot;
+use crate::look::Snapshot;
 use crate::probe::describe;
 use crate::random::uuid_text;
 use crate::{Access, Credentials, DriveError, Location};
@@ -417,7 +417,7 @@ fn candidates(
                 Err(error) => {
                     ignored.push(IgnoredDrive { at: location.to_string(), reason: error.message });
                     if let (true, Location::Image(path)) = (error.is_in_use, &location) {
-                        let own = match ImageSnapshot::identity_in_use(path) {
+                        let own = match Snapshot::identity_in_use(path) {
                             Some(Identity::Member(own)) => Some(*own),
                             _ => None,
                         };

@@ -10,7 +10,7 @@ use zonda_zoned::{
 use super::bugs::{OwnerBug, is_seeded};
 use super::link::Link;
 use crate::opening::open_drive;
-use crate::{Access, Drive, DriveError, Location, is_volume, mock};
+use crate::{Access, Drive, DriveError, Location, SequentialZones, is_volume, mock};
 
 /// The device of a member or spare.
 pub(crate) struct MemberDevice {
@@ -76,8 +76,9 @@ impl MemberDevice {
         open_drive(&access.location, &access.options, ring).map(MemberDevice::of)
     }
 
-    /// Wraps an open device without commands in flight.
+    /// Wraps an open device without commands in flight. Its sequential zones are used.
     pub(crate) fn of(drive: Box<dyn Drive>) -> MemberDevice {
+        let drive = SequentialZones::of(drive);
         MemberDevice {
             is_remote: drive.is_remote(),
             is_claimed: drive.claimed().is_some(),

@@ -12,7 +12,7 @@ use super::member_device::refuse_volume;
 use super::names::Names;
 use super::report::{MemberSummary, VolumeReport, VolumeState};
 use super::vacant::must_be_free_for;
-use crate::look::ImageSnapshot;
+use crate::look::Snapshot;
 use crate::probe::Probe;
 use crate::{DriveError, Location};
 
@@ -100,7 +100,7 @@ impl Unassembled {
         self.must_have_failed(name, "it need not be re-added")?;
         let (place, ..) = self.member(name)?;
         match self.directory.location(place)? {
-            Location::Image(path) => ImageSnapshot::open(&path).map(drop).map_err(DriveError::of_member),
+            Location::Image(path) => Snapshot::open(&path).map(drop).map_err(DriveError::of_member),
             Location::Device(_) | Location::NvmeTcp(_) => Ok(()),
         }
     }
@@ -110,7 +110,7 @@ impl Unassembled {
         refuse_volume(&location)?;
         self.must_not_be_in_use(text, &location)?;
         let Location::Image(path) = location else { return Ok(()) };
-        let mut image = ImageSnapshot::open(&path)?;
+        let mut image = Snapshot::open(&path)?;
         let probe = Probe::of_all(image.own_geometry());
         let Some(probed) = probe.run_at_once(&mut image, Instant::ZERO) else { return Ok(()) };
         let array = self.directory.array()?;
@@ -127,10 +127,10 @@ impl Unassembled {
         let members = self.directory.file.member.iter().zip(&self.report.members);
         let in_use: Vec<&Place> = members.filter(|(_, member)| is_in_use(member)).map(|(place, _)| place).collect();
         let opened = in_use.iter().filter_map(|place| match self.directory.location(place).ok()? {
-            Location::Image(path) => ImageSnapshot::open(&path).ok(),
+            Location::Image(path) => Snapshot::open(&path).ok(),
             Location::Device(_) | Location::NvmeTcp(_) => None,
         });
-        let mut images: Vec<ImageSnapshot> = opened.collect();
+        let mut images: Vec<Snapshot> = opened.collect();
         let own = images.iter_mut().find_map(|image| match image.identity()? {
             Identity::Member(own) if own.array == array => Some(*own),
             _ => None,

@@ -18,6 +18,9 @@ fn drives(extent: Extent) {
     let Some(mut guest) = DrivesGuest::boot_or_skip("drives", extent) else { return };
     let console = guest.run("drives.sh");
     assert!(console.section("conformance").contains("0 failed"), "{}", console.section("conformance"));
+    // A 512e disk of 32 zones, the first 3 of which are conventional.
+    let zones = console.json("zones-512e");
+    assert_eq!((&zones["block_size_bytes"], &zones["zones_in_namespace"]), (&4096.into(), &32.into()), "{zones}");
 }
 
 /// The parts of a report of `zonda probe`, and those that only read.

@@ -69,6 +69,7 @@ pub(super) fn run(args: &CreateArgs) -> Result<(), Failure> {
     let ring = reach::ring()?;
     let pool = PoolDrive::create(&args.directory, &new, &ring)
         .map_err(|error| connect::failure_without(error, given, "name another drive"))?;
+    std::iter::from_fn(|| pool.take_warning()).for_each(|warning| connect::warn(&warning));
     let report = pool.report();
     pool.close(&ring).map_err(connect::failure)?;
     if args.json {

@@ -15,7 +15,7 @@ use crate::units;
 
 pub(super) const LONG_ABOUT: &str = "Verify a volume that is not in use: read every block of every member and check its checksum, and the \
 parity of every stripe, as zonda volume scrub does, and every superblock. Nothing is written: writes of assembling and of repairs stay in memory, up to \
-1 GiB for each member. Members must be images on this machine; a member that is being rebuilt is not read.
+1 GiB for each member. Members must be images or drives of this machine, which are opened read-only; a member that is being rebuilt is not read.
 
 The number of blocks read includes superblocks, headers and footers of all members read; zonda volume scrub counts the blocks of \
 stripes only.

@@ -70,7 +70,8 @@ impl Reached {
     /// Creates a volume.
     pub(super) fn create(directory: &Path, new: &NewVolume) -> Result<Reached, Failure> {
         let ring = ring()?;
-        let volume = VolumeDrive::create(directory, new, &ring).map_err(|error| not_created(error, new))?;
+        let mut volume = VolumeDrive::create(directory, new, &ring).map_err(|error| not_created(error, new))?;
+        std::iter::from_fn(|| volume.take_warning()).for_each(|warning| connect::warn(&warning));
         Ok(Reached::Own(Box::new(Own { volume, ring, is_closing: false })))
     }
 

@@ -1,0 +1,171 @@
+//! [`Overlay`]: a drive of this machine that is read only, and on which zones and blocks change in
+//! memory.
+
+use std::collections::{BTreeMap, VecDeque};
+use std::path::Path;
+
+use bytes::{Bytes, BytesMut};
+use zonda_zoned::{
+    Blocks, Geometry, Lba, Operation, Outcome, Payload, ReportFilter, Status, ZoneDescriptor, ZoneIndex, ZoneState,
+    ZonedDevice,
+};
+
+use super::{
+    Abilities, Answer, FoundZone, Opened, Queue, RawAction, RawError, RawOperation, RealDrive, Request, RequestId,
+    table_of,
+};
+use crate::copy_on_write::CHANGED_BYTES_MAX;
+use crate::probe::written_blocks;
+use crate::{Connection, DriveError, Location, NamespaceOptions};
+
+/// Zones requested in one report.
+const REPORT_ZONES_MAX: u32 = 4096;
+
+/// Requests that read what was on the drive when it was opened, and what was written here since.
+pub(crate) struct Overlay {
+    connection: Connection,
+    geometry: Geometry,
+    /// Of each zone: how many of its first blocks are read from the drive.
+    on_drive: Vec<u64>,
+    /// Blocks that were written here.
+    written: BTreeMap<u64, Bytes>,
+    answers: VecDeque<(RequestId, Result<Answer, RawError>)>,
+}
+
+impl RealDrive<Overlay> {
+    /// Opens a device file read-only. Its commands complete at once, and block meanwhile.
+    pub(crate) fn open_overlay(path: &Path) -> Result<RealDrive<Overlay>, DriveError> {
+        let options = NamespaceOptions { read_only: true, ..NamespaceOptions::default() };
+        let mut connection = Connection::open(&Location::Device(path.to_owned()), &options)?;
+        let geometry = connection.geometry().clone();
+        let zones = report(&mut connection, &geometry)?;
+        let found: Vec<FoundZone> = zones.iter().map(found).collect();
+        let table = table_of(&geometry, &found).map_err(|zone| {
+            let message = format!("zone {zone} of {} is active beyond the limits of the drive", path.display());
+            DriveError::new(message, "reset or finish zones")
+        })?;
+        let conventional = geometry.conventional_zone_count as usize;
+        let on_drive = zones.iter().enumerate().map(|(zone, found)| match zone < conventional {
+            true => found.capacity_blocks.0,
+            false => written_blocks(found),
+        });
+        let on_drive = on_drive.collect();
+        let overlay = Overlay { connection, geometry, on_drive, written: BTreeMap::new(), answers: VecDeque::new() };
+        let opened = Opened { table, abilities: Abilities::default(), identity: None, notes: Vec::new() };
+        Ok(RealDrive::new(opened, overlay))
+    }
+
+    /// Whether every request has its answer, and the machine has it.
+    pub(crate) fn is_quiescent(&self) -> bool {
+        self.queue.answers.is_empty() && self.next_timeout().is_none()
+    }
+}
+
+fn found(zone: &ZoneDescriptor) -> FoundZone {
+    FoundZone { state: zone.state, write_pointer_blocks: Blocks(written_blocks(zone)) }
+}
+
+fn report(connection: &mut Connection, geometry: &Geometry) -> Result<Vec<ZoneDescriptor>, DriveError> {
+    let mut zones: Vec<ZoneDescriptor> = Vec::new();
+    while (zones.len() as u32) < geometry.zone_count {
+        let operation = Operation::ReportZones {
+            start: geometry.zone_start(ZoneIndex(zones.len() as u32)),
+            filter: ReportFilter::All,
+            extended: false,
+            partial: true,
+            descriptors_max: REPORT_ZONES_MAX,
+        };
+        match connection.execute(operation)?.outcome {
+            Outcome::Report(report) if !report.zones.is_empty() => zones.extend(report.zones),
+            _ => return Err(DriveError::new("cannot report its zones", "check whether the drive works")),
+        }
+    }
+    Ok(zones)
+}
+
+impl Overlay {
+    fn read(&mut self, start: Lba, blocks: Blocks) -> Result<Answer, RawError> {
+        let block_bytes = self.geometry.block_size_bytes;
+        let mut data = BytesMut::with_capacity(blocks.bytes(block_bytes) as usize);
+        let (mut lba, end) = (start.0, start.0 + blocks.0);
+        while lba < end {
+            let (zone, offset) = (lba / self.geometry.zone_size_blocks.0, lba % self.geometry.zone_size_blocks.0);
+            let left = self.on_drive[zone as usize].saturating_sub(offset).min(end - lba);
+            let changed = self.written.range(lba..end).next().map_or(end, |(at, _)| *at);
+            match self.written.get(&lba) {
+                Some(block) => {
+                    data.extend_from_slice(block);
+                    lba += 1;
+                }
+                None if left > 0 => {
+                    let unchanged = left.min(changed - lba);
+                    data.extend_from_slice(&self.read_drive(Lba(lba), Blocks(unchanged))?);
+                    lba += unchanged;
+                }
+                None => {
+                    data.resize(data.len() + block_bytes as usize, 0);
+                    lba += 1;
+                }
+            }
+        }
+        Ok(Answer::Data(data.freeze()))
+    }
+
+    fn read_drive(&mut self, start: Lba, blocks: Blocks) -> Result<Bytes, RawError> {
+        let failed = |status: Status, why: String| RawError { status, why, is_removed: false };
+        let completion = self
+            .connection
+            .execute(Operation::Read { start, blocks })
+            .map_err(|error| failed(Status::InternalError, error.to_string()))?;
+        match completion.outcome {
+            Outcome::Data(Payload::Bytes(buffer)) => Ok(buffer.data),
+            _ => Err(failed(completion.status, completion.status.to_string())),
+        }
+    }
+
+    fn carry_out(&mut self, operation: RawOperation) -> Result<Answer, RawError> {
+        match operation {
+            RawOperation::Read { start, blocks } => return self.read(start, blocks),
+            RawOperation::Write { start, mut data } => {
+                let block_bytes = self.geometry.block_size_bytes as usize;
+                if self.written.len() as u64 * block_bytes as u64 + data.len() as u64 > CHANGED_BYTES_MAX {
+                    let why = format!("the changes of zones do not fit in {CHANGED_BYTES_MAX} bytes of memory");
+                    return Err(RawError { status: Status::WriteFault, why, is_removed: false });
+                }
+                for lba in start.0.. {
+                    if data.is_empty() {
+                        break;
+                    }
+                    self.written.insert(lba, data.split_to(block_bytes));
+                }
+            }
+            RawOperation::Manage { action: RawAction::Reset, zone } => {
+                let start = self.geometry.zone_start(zone).0;
+                let end = start + self.geometry.zone_size_blocks.0;
+                self.written.retain(|lba, _| !(start..end).contains(lba));
+                self.on_drive[zone.as_usize()] = 0;
+            }
+            RawOperation::Manage { .. } | RawOperation::Flush => {}
+            // A write has failed, for lack of memory: the zone takes no others.
+            RawOperation::Report { .. } => {
+                let (state, write_pointer_blocks) = (ZoneState::ReadOnly, Blocks::ZERO);
+                return Ok(Answer::Zone(FoundZone { state, write_pointer_blocks }));
+            }
+            RawOperation::Append { .. } | RawOperation::Deallocate { .. } => {
+                unreachable!("the machine was told that the drive has neither")
+            }
+        }
+        Ok(Answer::Done)
+    }
+}
+
+impl Queue for Overlay {
+    fn submit(&mut self, Request { id, operation }: Request) {
+        let answer = self.carry_out(operation);
+        self.answers.push_back((id, answer));
+    }
+
+    fn next(&mut self) -> Option<(RequestId, Result<Answer, RawError>)> {
+        self.answers.pop_front()
+    }
+}
