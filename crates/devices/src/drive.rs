@@ -86,6 +86,11 @@ pub trait Drive: ZonedDevice {
         panic!("this drive always shows all of its zones");
     }
 
+    /// The profile that an image was created with, as text; `None` for other drives.
+    fn image_profile(&self) -> Option<&str> {
+        None
+    }
+
     /// The conventional zones at the start of the drive that [`SequentialZones`] does not show: zone 0 of
     /// this drive is the zone of the real or stored drive with this number.
     ///
@@ -205,6 +210,10 @@ macro_rules! as_the_drive_below {
 
         fn identity(&self) -> Option<&zonda_nvme::identify::NamespaceIdentity> {
             self.$below().identity()
+        }
+
+        fn image_profile(&self) -> Option<&str> {
+            self.$below().image_profile()
         }
 
         fn is_disconnected(&self) -> bool {

@@ -327,6 +327,10 @@ impl Drive for FileBacked {
         Some(&self.identity)
     }
 
+    fn image_profile(&self) -> Option<&str> {
+        Some(&self.image.spec().profile)
+    }
+
     fn forget_reads(&mut self, blocks: u64) {
         self.image.forget_reads(blocks);
     }

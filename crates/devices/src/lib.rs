@@ -79,7 +79,7 @@ pub use model::Model;
 pub use pool::{
     LostPool, NamespaceSize, NewNamespace, NewPool, POOL_FILE, PoolDrive, PoolGroupCount, PoolNamespace,
     PoolNamespaceReport, PoolOpenOptions, PoolReport, PoolRequest, PoolRequestId, PoolZone, ReclaimReport,
-    ZonesInState, is_pool,
+    SchedulerOfDrive, ZonesInState, is_pool,
 };
 pub use probe::{DriveUser, user_of_drive};
 pub use read_only::ReadOnlyImage;

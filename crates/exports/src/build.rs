@@ -5,10 +5,10 @@ use std::net::SocketAddr;
 use std::path::{Path, PathBuf};
 
 use zonda_devices::{
-    DeviceMode, Drive, DriveError, FileBacked, FirstZones, MemoryDrive, Model, PacedDrive, PoolDrive, PoolOpenOptions,
-    ReadOnlyImage, ScheduledDrive, SequentialZones, VolumeDrive, VolumeReport, conventional_zones_before,
-    device_location, is_pool, is_volume, open_device, random, user_of_drive, user_of_image, uuid_of_identity,
-    uuid_of_name,
+    DeviceMode, Drive, DriveError, FileBacked, FirstZones, Location, MemoryDrive, Model, PacedDrive, PoolDrive,
+    PoolOpenOptions, ReadOnlyImage, ScheduledDrive, SequentialZones, VolumeDrive, VolumeReport,
+    conventional_zones_before, device_location, is_pool, is_volume, open_device, random, user_of_drive, user_of_image,
+    uuid_of_identity, uuid_of_name,
 };
 use zonda_image::{Image, ImageFile, RecoveryReport};
 use zonda_nvme::identify::NamespaceIdentity;
@@ -16,7 +16,6 @@ use zonda_nvme::tcp::Digests;
 use zonda_ring::{Bytes, Ring};
 use zonda_sched::{EznsConfig, InterferenceConfig, MqDeadlineConfig, Policy, ZoneGroups};
 use zonda_ssd::allocation::ElementTracker;
-use zonda_ssd::profile::Profile;
 use zonda_target::{
     HostAccess, HostEntry, NamespaceConfig, NamespaceOptions, Portal, SubsystemConfig, Target, TargetConfig,
 };
@@ -408,7 +407,7 @@ fn open(
         }
         Source::Pool { path, name } => {
             let options = PoolOpenOptions { scheduler: policy(namespace, None)?, is_paced };
-            let pool = open_pool(path, &options, ring, drives)?;
+            let pool = open_pool(path, &options, namespace, ring, drives)?;
             let read_only = if namespace.read_only { "read-only, " } else { "" };
             let namespace = match pool.namespace(name) {
                 Ok(namespace) => namespace,
@@ -468,6 +467,7 @@ fn pool_part(source: &Source) -> Option<PoolPartSnapshot> {
 fn open_pool(
     path: &Path,
     options: &PoolOpenOptions,
+    namespace: &NamespacePlan,
     ring: &Ring,
     drives: &mut Drives,
 ) -> Result<PoolDrive, ServeError> {
@@ -482,14 +482,18 @@ fn open_pool(
         }
         return Ok(pool);
     }
-    let pool = unused(|| PoolDrive::open_with(path, options, ring))?;
+    let mut scheduler = |drive: &dyn Drive, location: &Location| {
+        let names = DriveNames::of_pool(drive, location);
+        policy(namespace, Some(&names)).map_err(|error| DriveError::new(error.message, error.help))
+    };
+    let pool = unused(|| PoolDrive::open_scheduled(path, options, &mut scheduler, ring))?;
     drives.add_pool(whole, pool.clone());
     Ok(pool)
 }
 
 /// The name of the profile of an image; `None` if this version cannot read it.
 fn profile_of(image: &Image) -> Option<String> {
-    Profile::parse(&image.spec().profile).ok().map(|profile| profile.name)
+    groups::profile_name(&image.spec().profile)
 }
 
 /// The scheduler of a namespace; `drive` is what its conflict groups must be of, where it is known.

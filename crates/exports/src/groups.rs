@@ -2,9 +2,11 @@
 
 use std::path::Path;
 
+use zonda_devices::{Drive, Location, device_location, random, uuid_of_identity};
 use zonda_profiler::{DriveIdentity, SerialKind, StoredTable};
 use zonda_sched::{ConflictGroup, ZoneGroups};
-use zonda_zoned::{Geometry, ZoneIndex};
+use zonda_ssd::profile::Profile;
+use zonda_zoned::{Geometry, NamespaceId, ZoneIndex};
 
 use crate::events;
 use crate::start::ServeError;
@@ -23,7 +25,27 @@ pub(crate) struct DriveNames<'g> {
     pub(crate) location: Option<String>,
 }
 
-impl DriveNames<'_> {
+/// The name of a profile; `None` if this version cannot read it.
+pub(crate) fn profile_name(profile: &str) -> Option<String> {
+    Profile::parse(profile).ok().map(|profile| profile.name)
+}
+
+impl<'g> DriveNames<'g> {
+    /// The names of the drive of a pool.
+    pub(crate) fn of_pool(drive: &'g dyn Drive, location: &Location) -> DriveNames<'g> {
+        let uuid = drive.identity().and_then(uuid_of_identity).map(|uuid| random::uuid_text(&uuid));
+        let location = match location {
+            Location::Device(path) => device_location(path),
+            other => other.to_string(),
+        };
+        DriveNames {
+            shown: drive.geometry(NamespaceId::FIRST),
+            unused_zones: drive.unused_zones(),
+            profile: drive.image_profile().and_then(profile_name),
+            location: uuid.is_none().then(|| location.clone()),
+            identifier: uuid.unwrap_or(location),
+        }
+    }
     /// The drive as a table with a serial number of this kind names it. A drive that lacks such a
     /// name has its own instead, so that it differs from the table.
     fn identity(&self, kind: SerialKind) -> DriveIdentity {
@@ -62,7 +84,7 @@ pub(crate) fn read(path: &Path, drive: Option<&DriveNames<'_>>) -> Result<ZoneGr
     let group = |zone| stored.table.group(ZoneIndex(zone)).map(|group| ConflictGroup(group.0));
     let first = drive.map_or(0, |drive| drive.unused_zones);
     let groups = ZoneGroups::new((first..stored.drive.zone_count).map(group));
-    if groups.groups() == 0 {
+    if groups.groups() == 0 && drive.is_some() {
         events::no_groups(path, stored.table.verdict);
     }
     Ok(groups)
@@ -106,7 +128,7 @@ mod tests {
         std::fs::write(&path, stored.to_json()).expect("the directory is writable");
         let names =
             DriveNames { shown: &shown, unused_zones: 4, identifier: UUID.to_owned(), profile: None, location: None };
-        let groups = read(&path, Some(&names)).ok().expect("it is of this drive");
+        let groups = read(&path, Some(&names)).expect("it is of this drive");
         let of = |zone| groups.group(zone).map(|group| group.0);
         assert_eq!((of(0), of(1), of(2), of(7), of(8)), (Some(0), Some(0), Some(1), Some(1), None));
     }

@@ -123,3 +123,27 @@ fn a_pool_uses_the_sequential_zones_of_its_drive() {
     (0..64).for_each(|lba| assert_eq!(byte_at(&mut host, lba), lba as u8 + 1));
     host.close().expect("the server is running");
 }
+
+#[test]
+fn the_conflict_groups_of_a_pool_must_be_those_of_its_drive() {
+    let directory = images("mixed-groups", &["a", "b"]);
+    output_in(&directory, &["pool", "create", "pool", "--drive", "a", "--zones-per-vzone", "2", "--width-max", "1"]);
+    output_in(&directory, &["namespace", "create", "pool", "x", "--zones", "4", "--active", "1"]);
+    for drive in ["a", "b"] {
+        let table = format!("{drive}.json");
+        output_in(&directory, &["probe", "--groups-only", drive, "--budget", "300ms", "--quiet", "--out", &table]);
+        let settings = format!("[[pool]]\npath = \"pool\"\nscheduler = \"interference\"\ngroups = \"{table}\"\n");
+        let served =
+            "[[subsystem]]\nnqn = \"nqn.2026-01.io.zonda:p\"\n[[subsystem.namespace]]\npool = \"pool\"\nname = \"x\"\n";
+        let listen = "[server]\nlisten = [\"127.0.0.1:0\"]\n";
+        file(&directory, &format!("{drive}.toml"), format!("{listen}{settings}{served}"));
+    }
+    let refusal = refused_in(&directory, &["serve", "--config", "b.toml", "--http", "off"]);
+    assert!(refusal.contains("b.json") && refusal.contains("serial number"), "{refusal}");
+    // The refusal has not mounted the pool, and its drive is free.
+    let server = Server::start(&directory, &["--config", "a.toml"]);
+    let mut host = connect(server.url(0));
+    write(&mut host, 0, 3);
+    assert_eq!(byte_at(&mut host, 0), 3);
+    host.close().expect("the server is running");
+}

@@ -6,8 +6,8 @@ use zonda_zoned::{Command, CompletionQueue, Instant, NamespaceId, Namespaces, Qu
 
 use super::directory::PoolDirectory;
 use super::drive::open_reserved;
-use crate::volume::member_device::MemberDevice;
-use crate::{Access, DriveError, FileBacked, Location, Model, PacedDrive, SchedulerFacts};
+use crate::volume::member_device::{MemberDevice, release};
+use crate::{Access, Drive, DriveError, FileBacked, Location, Model, PacedDrive, SchedulerFacts};
 
 /// How a pool uses its drive.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
@@ -18,6 +18,10 @@ pub struct PoolOpenOptions {
     /// Whether the drive, which has to be an image, has the latencies of its profile.
     pub is_paced: bool,
 }
+
+/// Chooses the scheduler of a pool once its drive is open: a table of conflict groups must be of this
+/// drive, and name its zones as the pool does.
+pub type SchedulerOfDrive<'f> = dyn FnMut(&dyn Drive, &Location) -> Result<Policy, DriveError> + 'f;
 
 /// The device of a pool. Requests to confirm a reservation, and everything else that is not a command
 /// of the pool, do not wait for the scheduler: they use the [`member`](PoolBase::member).
@@ -32,12 +36,13 @@ impl PoolBase {
         PoolBase::Drive(Box::new(drive))
     }
 
-    /// Opens and reserves the drive of a pool.
+    /// Opens and reserves the drive of a pool; returns it with its scheduler.
     pub(super) fn open(
         directory: &mut PoolDirectory,
         options: &PoolOpenOptions,
+        scheduler: &mut SchedulerOfDrive<'_>,
         ring: &Ring,
-    ) -> Result<PoolBase, DriveError> {
+    ) -> Result<(PoolBase, Policy), DriveError> {
         let access = directory.access()?;
         let open = |access: &Access| match &access.location {
             Location::Image(path) if options.is_paced => {
@@ -54,7 +59,13 @@ impl PoolBase {
             _ => MemberDevice::open(access, ring),
         };
         let drive = open_reserved(directory, &access, open, ring)?;
-        Ok(PoolBase::over(drive, &options.scheduler))
+        match scheduler(&*drive.drive, &access.location) {
+            Ok(scheduler) => Ok((PoolBase::over(drive, &scheduler), scheduler)),
+            Err(error) => {
+                release(vec![drive], ring);
+                Err(error)
+            }
+        }
     }
 
     /// A drive behind a scheduler.

@@ -9,7 +9,7 @@ use zonda_initiator::Holder;
 use zonda_ring::Ring;
 use zonda_zoned::{CompletionQueue, Duration, Geometry, NamespaceId, PayloadKind, ZonedDevice};
 
-use super::base::{PoolBase, PoolOpenOptions};
+use super::base::{PoolBase, PoolOpenOptions, SchedulerOfDrive};
 use super::directory::PoolDirectory;
 use super::namespace::PoolNamespace;
 use super::report::PoolReport;
@@ -46,14 +46,29 @@ impl PoolDrive {
     /// # Errors
     /// As of [`open`](PoolDrive::open), and if the drive cannot have these latencies.
     pub fn open_with(path: &Path, options: &PoolOpenOptions, ring: &Ring) -> Result<PoolDrive, DriveError> {
+        PoolDrive::open_scheduled(path, options, &mut |_, _| Ok(options.scheduler.clone()), ring)
+    }
+
+    /// The same, with a scheduler that is chosen for the drive in place of that of the options.
+    ///
+    /// # Errors
+    /// As of [`open_with`](PoolDrive::open_with), and those of `scheduler`. Nothing is written then.
+    pub fn open_scheduled(
+        path: &Path,
+        options: &PoolOpenOptions,
+        scheduler: &mut SchedulerOfDrive<'_>,
+        ring: &Ring,
+    ) -> Result<PoolDrive, DriveError> {
         let mut directory = PoolDirectory::open(path)?;
-        let drive = PoolBase::open(&mut directory, options, ring)?;
+        let (drive, scheduler) = PoolBase::open(&mut directory, options, scheduler, ring)?;
         let goal = Goal::Mount { id: Some(directory.id()), epoch_min: directory.epoch() };
         let mut device = ElasticDevice::new(drive, goal, PayloadKind::Bytes);
         match started(&mut device, ring).map_err(|error| not_mounted(&error, &directory)) {
             Ok(is_recorded) => {
                 let pool = PoolDrive::of(device, directory, is_recorded, ring)?;
-                pool.open.borrow_mut().options = options.clone();
+                let mut open = pool.open.borrow_mut();
+                (open.options, open.scheduler) = (options.clone(), scheduler);
+                drop(open);
                 Ok(pool)
             }
             Err(error) => {

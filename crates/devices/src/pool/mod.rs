@@ -38,7 +38,7 @@ mod shares;
 mod takeover;
 mod zones;
 
-pub use base::PoolOpenOptions;
+pub use base::{PoolOpenOptions, SchedulerOfDrive};
 pub use create::NewPool;
 pub use directory::{POOL_FILE, is_pool};
 pub use drive::PoolDrive;
