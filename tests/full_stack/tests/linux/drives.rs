@@ -21,6 +21,14 @@ fn drives(extent: Extent) {
     // A 512e disk of 32 zones, the first 3 of which are conventional.
     let zones = console.json("zones-512e");
     assert_eq!((&zones["block_size_bytes"], &zones["zones_in_namespace"]), (&4096.into(), &32.into()), "{zones}");
+    if extent.is_soak() {
+        for check in ["check", "check-smr"] {
+            let report = console.json(check);
+            let found = (&report["refusal"], &report["wrong_blocks"], &report["members"][0]["state"]);
+            assert_eq!(found, (&serde_json::Value::Null, &0.into(), &"active".into()), "{report}");
+            assert!(report["blocks"].as_u64().is_some_and(|blocks| blocks > 100), "{report}");
+        }
+    }
 }
 
 /// The parts of a report of `zonda probe`, and those that only read.
