@@ -1,6 +1,8 @@
 //! [`Connection`]: one local or remote namespace with a ring of its own, for programs that wait for
 //! each completion.
 
+mod write_protected;
+
 use zonda_chap::Secret;
 use zonda_initiator::Claim;
 use zonda_nvme::identify::NamespaceIdentity;
@@ -13,8 +15,8 @@ use zonda_zoned::{
 
 use crate::opening::open_drive;
 use crate::probe::{DriveUser, Probe};
-use crate::write_protected::WriteProtected;
 use crate::{DeviceMode, Drive, DriveError, Location, VolumeDrive, is_volume};
+use write_protected::WriteProtected;
 
 /// Timeout of closing.
 const CLOSE_MAX: Duration = Duration(60_000_000_000);

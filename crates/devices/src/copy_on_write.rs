@@ -1,5 +1,7 @@
 //! [`CopyOnWrite`]: the files of an image, opened read-only; writes to them stay in memory.
 
+mod patches;
+
 use std::rc::Rc;
 
 use zonda_config::ByteSize;
@@ -7,8 +9,8 @@ use zonda_image::{FileError, FileOperation, Files, Image, ImageFile, RecoveryRep
 use zonda_ring::{Bytes, File};
 
 use crate::file_backed::unusable_image;
-use crate::patches::{EXTENT_BYTES, Patches};
 use crate::{DriveError, ImageDirectory};
+use patches::{EXTENT_BYTES, Patches};
 
 /// Bytes of memory for the changes to one image. The recovery after a crash writes the checkpoint
 /// twice, at most the length of the journal, and a little for each repaired block: megabytes,

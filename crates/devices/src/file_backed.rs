@@ -1,5 +1,7 @@
 //! [`FileBacked`]: a drive on the files of an image.
 
+mod gather;
+
 use std::collections::{HashMap, HashSet, VecDeque};
 use std::path::Path;
 use std::rc::Rc;
@@ -19,9 +21,9 @@ use zonda_zoned::{
 use crate::directory::{DirectoryParts, exposed_files, file_error};
 use crate::drive::visit_table;
 use crate::elements::ElementStore;
-use crate::gather::{FileWrite, Gathering};
 use crate::space::SpaceWatch;
 use crate::{Drive, DriveError, DriveFacts, ImageDirectory, LifeCounters, SpaceFacts};
+use gather::{FileWrite, Gathering};
 
 /// An open and locked image, whose file operations run on a ring.
 ///

@@ -1,6 +1,8 @@
 //! [`Probe`]: reads whether a device is empty, and which volume or pool uses it, before a program
 //! writes to it.
 
+mod remains;
+
 use std::collections::VecDeque;
 use std::fmt;
 
@@ -14,9 +16,9 @@ use zonda_zoned::{
     QueueFull, ReportFilter, ZoneDescriptor, ZoneIndex, ZoneState, ZonedDevice,
 };
 
-use crate::remains::{self, Remains};
 use crate::sequential_zones::conventional_zones_before;
 use crate::{Drive, DriveError, random};
+use remains::Remains;
 
 /// Zones requested in one report: more than fit in one transfer of any drive.
 const REPORT_ZONES_MAX: u32 = 4096;

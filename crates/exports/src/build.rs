@@ -6,9 +6,8 @@ use std::path::{Path, PathBuf};
 
 use zonda_devices::{
     DeviceMode, Drive, DriveError, FileBacked, FirstZones, Location, MemoryDrive, Model, PacedDrive, PoolDrive,
-    PoolOpenOptions, ReadOnlyImage, ScheduledDrive, SequentialZones, VolumeDrive, VolumeReport,
-    conventional_zones_before, device_location, is_pool, is_volume, open_device, random, user_of_drive, user_of_image,
-    uuid_of_identity, uuid_of_name,
+    PoolOpenOptions, ReadOnlyImage, ScheduledDrive, SequentialZones, VolumeDrive, VolumeReport, device_location,
+    is_pool, is_volume, open_device, random, user_of_drive, user_of_image, uuid_of_identity, uuid_of_name,
 };
 use zonda_image::{Image, ImageFile, RecoveryReport};
 use zonda_nvme::identify::NamespaceIdentity;
@@ -20,7 +19,7 @@ use zonda_target::{
     HostAccess, HostEntry, NamespaceConfig, NamespaceOptions, Portal, SubsystemConfig, Target, TargetConfig,
 };
 use zonda_zoned::zones::ZoneTable;
-use zonda_zoned::{NamespaceId, Prng, ZoneIndex, ZoneState};
+use zonda_zoned::{NamespaceId, Prng};
 
 use crate::backing::Backing;
 use crate::config::{
@@ -29,6 +28,7 @@ use crate::config::{
 use crate::drives::Drives;
 use crate::events;
 use crate::groups::{self, DriveNames};
+use crate::hidden_zones;
 use crate::memory::Memory;
 use crate::nbd::Candidate;
 use crate::reload::pool_source;
@@ -351,7 +351,7 @@ fn open(
             let reservations = drive.saved_reservations();
             let model = if is_paced { Some(model_of_image(drive.image(), drive.elements())?) } else { None };
             if let Some(zones) = namespace.zones {
-                check_hidden(path, drive.image().zones(), zones)?;
+                hidden_zones::check(path, drive.image().zones(), zones)?;
             }
             let drive = SequentialZones::of(paced(Box::new(drive), model));
             Ok(Opened {
@@ -534,30 +534,6 @@ fn scheduled(
         Backing::Drive(drive) => Backing::Drive(Box::new(ScheduledDrive::new(drive, &policy))),
         Backing::Volume(_) => unreachable!("the configuration refuses it"),
     })
-}
-
-/// Refuses to serve so many zones of an image if it has fewer, or data in others. Conventional zones
-/// before sequential ones are not served, and do not count.
-fn check_hidden(path: &Path, all: &ZoneTable, zones: u32) -> Result<(), ServeError> {
-    let geometry = all.geometry();
-    let shown = path.display();
-    let unused = conventional_zones_before(geometry);
-    let most = geometry.zone_count - unused;
-    if !(1..=most).contains(&zones) {
-        return Err(ServeError::new(
-            format!("zones: {zones} of the {most} zones of {shown} cannot be served"),
-            "use a number up to that of the image; conventional zones before sequential ones do not count",
-        ));
-    }
-    let is_conventional = geometry.conventional_zone_count == geometry.zone_count;
-    let mut hidden = (unused + zones..geometry.zone_count).map(ZoneIndex).filter(|_| !is_conventional);
-    match hidden.find(|zone| all.zone(*zone).state != ZoneState::Empty) {
-        None => Ok(()),
-        Some(zone) => Err(ServeError::new(
-            format!("zones: zone {} of {shown} is not empty, and would not be served", zone.0),
-            "serve more zones, or reset that zone first",
-        )),
-    }
 }
 
 /// Opens a drive, waiting for the lock of a server that was just killed. It does not wait for a

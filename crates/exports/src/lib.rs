@@ -30,6 +30,7 @@ mod control;
 mod drives;
 mod events;
 mod groups;
+mod hidden_zones;
 mod log_limit;
 mod memory;
 mod meter;

@@ -36,12 +36,15 @@ impl RealDrive<Overlay> {
     /// Opens a device file read-only. Its commands complete at once, and block meanwhile.
     pub(crate) fn open_overlay(path: &Path) -> Result<RealDrive<Overlay>, DriveError> {
         let options = NamespaceOptions { read_only: true, ..NamespaceOptions::default() };
-        let mut connection = Connection::open(&Location::Device(path.to_owned()), &options)?;
+        RealDrive::overlay_of(Connection::open(&Location::Device(path.to_owned()), &options)?)
+    }
+
+    fn overlay_of(mut connection: Connection) -> Result<RealDrive<Overlay>, DriveError> {
         let geometry = connection.geometry().clone();
         let zones = report(&mut connection, &geometry)?;
         let found: Vec<FoundZone> = zones.iter().map(found).collect();
         let table = table_of(&geometry, &found).map_err(|zone| {
-            let message = format!("zone {zone} of {} is active beyond the limits of the drive", path.display());
+            let message = format!("zone {zone} is active beyond the limits of the drive");
             DriveError::new(message, "reset or finish zones")
         })?;
         let conventional = geometry.conventional_zone_count as usize;
@@ -167,5 +170,120 @@ impl Queue for Overlay {
 
     fn next(&mut self) -> Option<(RequestId, Result<Answer, RawError>)> {
         self.answers.pop_front()
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use zonda_image::ImageSpec;
+    use zonda_zoned::reference::{CommandSource, ReferenceDevice};
+    use zonda_zoned::{
+        Command, CommandId, Completion, CompletionQueue, Instant, NamespaceId, PayloadKind, Prng, ZoneAction,
+        ZoneTarget,
+    };
+
+    use super::*;
+    use crate::create_image_of;
+
+    fn geometry() -> Geometry {
+        Geometry {
+            metadata_bytes: 0,
+            max_active_zones: None,
+            max_open_zones: None,
+            zrwa: None,
+            descriptor_extension_bytes: 0,
+            ..Geometry::tiny()
+        }
+    }
+
+    fn execute(drive: &mut RealDrive<Overlay>, command: Command) -> Completion {
+        let mut completions = CompletionQueue::new();
+        drive.submit(Instant::ZERO, command).expect("the queue is empty");
+        drive.poll(Instant::ZERO, &mut completions);
+        while !drive.is_quiescent() {
+            drive.poll(Instant::ZERO, &mut completions);
+        }
+        completions.pop().expect("it completes at once")
+    }
+
+    /// Random commands that a drive without deallocation takes.
+    fn next(source: &mut CommandSource, oracle: &ReferenceDevice) -> Command {
+        loop {
+            let command = source.next(oracle);
+            let is_possible = !matches!(command.operation, Operation::Deallocate { .. });
+            if command.namespace == NamespaceId::FIRST && is_possible {
+                return command;
+            }
+        }
+    }
+
+    #[test]
+    fn changes_are_seen_here_and_are_not_on_the_drive() {
+        let geometry = geometry();
+        for seed in 0..4 {
+            let directory = tempfile::tempdir().expect("there is space");
+            create_image_of(directory.path(), &ImageSpec::new(geometry.clone(), String::new(), [7; 16]))
+                .expect("there is space");
+            let location = Location::Image(directory.path().to_owned());
+            let mut drive = Connection::open(&location, &NamespaceOptions::default()).expect("it exists");
+            let mut oracle = ReferenceDevice::new(geometry.clone(), PayloadKind::Bytes);
+            let mut source = CommandSource::new(&geometry, PayloadKind::Bytes, Prng::new(seed));
+            for _ in 0..200 {
+                let command = next(&mut source, &oracle);
+                drive.execute(command.operation.clone()).expect("the event loop works");
+                oracle.execute(&command);
+            }
+            drive.close().expect("it can be closed");
+            oracle.power_cycle();
+            let read_all = |command: &mut dyn FnMut(Operation) -> Outcome| {
+                let blocks = 0..geometry.namespace_blocks().0;
+                let report = Operation::ReportZones {
+                    start: Lba(0),
+                    filter: ReportFilter::All,
+                    extended: false,
+                    partial: true,
+                    descriptors_max: 99,
+                };
+                let reads = blocks.map(|lba| Operation::Read { start: Lba(lba), blocks: Blocks(1) });
+                [report].into_iter().chain(reads).map(command).collect::<Vec<Outcome>>()
+            };
+            let of_oracle = |oracle: &mut ReferenceDevice| {
+                read_all(&mut |operation| {
+                    oracle.execute(&Command::new(CommandId(1), NamespaceId::FIRST, operation)).outcome
+                })
+            };
+            let options = NamespaceOptions { read_only: true, ..NamespaceOptions::default() };
+            let mut connection = Connection::open(&location, &options).expect("it is closed");
+            // An image does not keep that a zone without data was closed.
+            for zone in report(&mut connection, &geometry).expect("it works") {
+                if zone.state == ZoneState::Empty {
+                    let (action, target) = (ZoneAction::Reset, ZoneTarget::Zone(zone.start));
+                    let reset = Operation::ManageZones { action, target };
+                    oracle.execute(&Command::new(CommandId(1), NamespaceId::FIRST, reset));
+                }
+            }
+            let before = of_oracle(&mut oracle);
+            let mut overlay = RealDrive::overlay_of(connection).expect("its zones are reported");
+            for _ in 0..400 {
+                let command = next(&mut source, &oracle);
+                let shown = format!("{seed}: {:.200}", format!("{:?}", command.operation));
+                let (found, expected) = (execute(&mut overlay, command.clone()), oracle.execute(&command));
+                assert_eq!(found.status, expected.status, "{shown}");
+                let is_zeros = |outcome: &Outcome| match outcome {
+                    Outcome::Data(Payload::Bytes(buffer)) => buffer.data.iter().all(|byte| *byte == 0),
+                    Outcome::Data(Payload::None) => true,
+                    _ => false,
+                };
+                let is_same = found.outcome == expected.outcome;
+                assert!(is_same || is_zeros(&found.outcome) && is_zeros(&expected.outcome), "{shown}");
+            }
+            assert!(of_oracle(&mut oracle) != before, "the commands have an effect");
+            overlay.queue.connection.close().expect("nothing has to be written");
+            let mut drive = Connection::open(&location, &NamespaceOptions::default()).expect("it is closed");
+            let after = read_all(&mut |operation| drive.execute(operation).expect("the event loop works").outcome);
+            for (at, (after, before)) in after.iter().zip(&before).enumerate() {
+                assert!(after == before, "{seed}, {at}: {after:.300?}\n{before:.300?}");
+            }
+        }
     }
 }
