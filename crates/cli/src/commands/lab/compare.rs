@@ -30,7 +30,7 @@ pub(super) fn run(args: &CompareArgs) -> Result<(), Failure> {
     let mut text = format!("{}\n{}", table(&rows, screen), summary(&rows));
     let missing = uncovered_results();
     text += &format!("{} without an experiment\n", counted(missing.len() as u64, "published result"));
-    if args.what.is_empty() {
+    if args.what.is_empty() && !missing.is_empty() {
         text += &format!("\n{}\n{}", screen.bold("Published results without an experiment"), list(&missing, screen));
     }
     print(&text)
