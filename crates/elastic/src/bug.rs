@@ -32,6 +32,8 @@ pub enum SeededBug {
     UnrecordedJump,
     /// A v-zone becomes active before the finishes and resets before it are recorded.
     UnawaitedRelease,
+    /// A Finish or a Reset that repeats one that is not recorded yet is acknowledged at once.
+    UnawaitedRepeat,
     /// The spares of a group that has ended are not released.
     KeptSpares,
     /// The zones of a deleted namespace are not reset.
@@ -61,7 +63,7 @@ pub enum SeededBug {
 #[cfg(any(test, feature = "testing"))]
 impl SeededBug {
     /// Every bug, with the name that the command line uses.
-    pub const ALL: [(&'static str, SeededBug); 23] = [
+    pub const ALL: [(&'static str, SeededBug); 24] = [
         ("cleared-log", SeededBug::ClearedLog),
         ("early-group", SeededBug::EarlyGroup),
         ("unflushed-log", SeededBug::UnflushedRecord),
@@ -73,6 +75,7 @@ impl SeededBug {
         ("ignored-tear", SeededBug::IgnoredTear),
         ("unrecorded-jump", SeededBug::UnrecordedJump),
         ("unawaited-release", SeededBug::UnawaitedRelease),
+        ("unawaited-repeat", SeededBug::UnawaitedRepeat),
         ("kept-spares", SeededBug::KeptSpares),
         ("forgotten-deletion", SeededBug::ForgottenDeletion),
         ("early-deletion", SeededBug::EarlyDeletion),

@@ -113,6 +113,8 @@ pub(crate) struct VZone {
     /// Blocks before this one stand on the drive.
     pub(crate) written: u64,
     pub(crate) is_finished: bool,
+    /// A Finish could not be recorded: the next mount may find the v-zone without it.
+    pub(crate) is_unrecorded: bool,
     /// A write has failed: nothing is written until a reset.
     pub(crate) has_failed: bool,
     /// The drive had no space for a write: what stands is found when the pool is opened again, and the
@@ -195,6 +197,11 @@ impl VZone {
     #[inline]
     pub(crate) fn has_nothing_to_do(&self) -> bool {
         self.items.is_empty() && self.busy.is_none() && self.failure.is_none()
+    }
+
+    /// Whether all that has happened to it is durable, or a crash leaves it as if it had not been submitted.
+    pub(crate) fn is_settled(&self) -> bool {
+        self.items.is_empty() && self.busy.is_none() && self.writes.is_empty() && !self.is_unrecorded
     }
 
     /// Whether a Finish has taken effect and waits for the writes before it.

@@ -261,8 +261,20 @@ impl Machine {
                 part.frees = raw != RawAction::Open;
                 self.add(part, raw == RawAction::Open);
             }
-            if let (true, ZoneTarget::Zone(start)) = (effects.is_empty(), target) {
-                let zone = self.table.geometry().zone_of(start).expect("the table has accepted the zone");
+            // What a zone was told before may still be under way.
+            let unchanged: Vec<ZoneIndex> = match target {
+                ZoneTarget::Zone(_) if !effects.is_empty() => Vec::new(),
+                ZoneTarget::Zone(start) => {
+                    vec![self.table.geometry().zone_of(start).expect("the table has accepted the zone")]
+                }
+                ZoneTarget::All => {
+                    let zones = (0..self.table.geometry().zone_count).map(ZoneIndex);
+                    let is_managed = |zone: &ZoneIndex| self.parts.of_zone(*zone).any(Part::is_management);
+                    let is_new = |zone: &ZoneIndex| effects.iter().all(|effect| effect.zone() != *zone);
+                    zones.filter(|zone| is_managed(zone) && is_new(zone)).collect()
+                }
+            };
+            for zone in unchanged {
                 self.add(Part::new(Some(run), zone, 0, u64::MAX, Work::Nothing), false);
             }
             self.end_share(run, Status::Success);

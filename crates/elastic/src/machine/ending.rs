@@ -2,7 +2,6 @@
 
 use zonda_zoned::{Key, Operation, Origin, Status, ZoneAction};
 
-use super::pump::status_of_record;
 use super::{Ending, Op, Pool, Record, Waiter};
 use crate::bug::SeededBug;
 use crate::vzone::{Busy, Held};
@@ -124,6 +123,7 @@ impl Pool {
         let own = self.vzone(namespace, vzone);
         let Some(Busy::Finish(host, number)) = own.busy else { unreachable!("the v-zone waits for its record") };
         own.torn = None;
+        own.is_unrecorded = !is_durable;
         let has_groups = !own.grants.is_empty() || own.endings > 0;
         if is_durable && has_groups {
             own.busy = Some(Busy::Ending(host));
@@ -134,7 +134,8 @@ impl Pool {
         self.on_released(namespace, number);
         let own = self.vzone(namespace, vzone);
         own.busy = None;
-        self.end_part(host, status_of_record(is_durable));
+        let status = self.status_of_record(is_durable);
+        self.end_part(host, status);
         self.pump(namespace, vzone);
     }
 
@@ -155,6 +156,7 @@ impl Pool {
         let written_before = own.written;
         (own.issued, own.written, own.torn) = (0, 0, None);
         (own.is_finished, own.has_failed, own.is_ready, own.is_unmovable) = (false, false, false, false);
+        own.is_unrecorded = false;
         own.lacks_space = false;
         own.extension.take_if(|_| !is_kept);
         own.busy = Some(Busy::Reset { host, zones_left: zones.len() as u32, status: Status::Success, written_before });
@@ -175,6 +177,7 @@ impl Pool {
 
     pub(super) fn on_reset_recorded(&mut self, namespace: u32, vzone: u32, is_durable: bool) {
         let zones = self.leaving_zones.remove(&(namespace, vzone)).unwrap_or_default();
+        let refusal = self.status_of_record(false);
         let own = self.vzone(namespace, vzone);
         let Some(Busy::Reset { zones_left, status, host, .. }) = &mut own.busy else {
             unreachable!("the v-zone waits for its record")
@@ -182,7 +185,7 @@ impl Pool {
         let number = host.map(|(_, number)| number);
         if !is_durable {
             // The zones keep their data, and belong to no one until the next mount.
-            (*zones_left, *status) = (0, Status::InternalError);
+            (*zones_left, *status) = (0, refusal);
             own.has_failed = true;
             let found = self.namespaces.get_mut(&namespace).expect("it has the v-zone");
             found.table.degrade(zonda_zoned::ZoneIndex(vzone), zonda_zoned::ZoneState::Offline);

@@ -5,10 +5,10 @@ use std::ops::Range;
 use zonda_zoned::zones::ZoneEffect;
 use zonda_zoned::{
     Blocks, Command, CommandId, Completion, Key, Lba, LbaRange, Operation, Origin, Outcome, Payload, PayloadKind,
-    QueueFull, Status, ZoneAction, ZoneIndex, ZoneTarget,
+    QueueFull, Status, ZoneAction, ZoneIndex, ZoneState, ZoneTarget,
 };
 
-use super::{Host, HostResult, Instant, Op, Pool};
+use super::{Host, HostResult, Instant, Namespace, Op, Pool};
 use crate::bug::SeededBug;
 use crate::limits::COMMANDS_MAX;
 use crate::payload::{Assembly, BlockFormat};
@@ -232,34 +232,84 @@ impl Pool {
         let own = self.namespaces.get_mut(&namespace).expect("a listed namespace exists");
         let mut effects = Vec::new();
         own.table.manage(action, target, &mut effects)?;
+        let repeated = own.repeated(action, target, &effects);
         for effect in effects {
             let vzone = effect.zone().0;
-            let own = self.namespaces.get_mut(&namespace).expect("a listed namespace exists");
-            let number = own.next_write;
-            let item = match effect {
-                ZoneEffect::Finished { .. } => Item::Finish(host, number),
-                ZoneEffect::Reset { .. } => Item::Reset(host, number),
+            let item: fn(Key<Host>, u64) -> Item = match effect {
+                ZoneEffect::Finished { .. } => Item::Finish,
+                ZoneEffect::Reset { .. } => Item::Reset,
                 ZoneEffect::ExtensionSet { .. } | ZoneEffect::Offlined { .. } => {
                     let extension = match action {
                         ZoneAction::SetDescriptorExtension { extension, .. } => Some(extension.clone()),
                         _ => None,
                     };
-                    Item::Record(host, number, extension)
+                    if matches!(action, ZoneAction::Offline) {
+                        self.vzone(namespace, vzone).is_offline = true;
+                    }
+                    self.add_management(host, namespace, vzone, |host, number| Item::Record(host, number, extension));
+                    continue;
                 }
                 ZoneEffect::Opened { .. } | ZoneEffect::Closed { .. } => continue,
                 ZoneEffect::Committed { .. } => unreachable!("v-zones have no ZRWA"),
             };
-            own.next_write += 1;
-            if matches!(item, Item::Finish(..) | Item::Reset(..)) {
-                own.releases.add_command(number);
+            self.add_management(host, namespace, vzone, item);
+        }
+        if !self.bug.has(SeededBug::UnawaitedRepeat) {
+            for vzone in repeated {
+                match action {
+                    ZoneAction::Finish => self.add_management(host, namespace, vzone, Item::Finish),
+                    ZoneAction::Reset => self.add_management(host, namespace, vzone, Item::Reset),
+                    _ => {
+                        self.add_management(host, namespace, vzone, |host, number| Item::Record(host, number, None));
+                    }
+                }
             }
-            if matches!(action, ZoneAction::Offline) {
-                self.vzone(namespace, vzone).is_offline = true;
-            }
-            self.hosts[host].parts += 1;
-            self.add_item(namespace, vzone, item);
         }
         Ok(())
+    }
+
+    /// A part of a management command, in its place among the items of a v-zone.
+    fn add_management(
+        &mut self,
+        host: Key<Host>,
+        namespace: u32,
+        vzone: u32,
+        item: impl FnOnce(Key<Host>, u64) -> Item,
+    ) {
+        let own = self.namespaces.get_mut(&namespace).expect("a listed namespace exists");
+        let item = item(host, own.next_write);
+        if matches!(item, Item::Finish(..) | Item::Reset(..)) {
+            own.releases.add_command(own.next_write);
+        }
+        own.next_write += 1;
+        self.hosts[host].parts += 1;
+        self.add_item(namespace, vzone, item);
+    }
+}
+
+impl Namespace {
+    /// The v-zones that are already as this action leaves them, and not yet durably: what made them so is
+    /// under way, or its record has failed. A command that repeats it must not end before it.
+    fn repeated(&self, action: &ZoneAction, target: ZoneTarget, effects: &[ZoneEffect]) -> Vec<u32> {
+        let after = match action {
+            ZoneAction::Finish => ZoneState::Full,
+            ZoneAction::Reset => ZoneState::Empty,
+            ZoneAction::Offline => ZoneState::Offline,
+            _ => return Vec::new(),
+        };
+        let zones = match target {
+            ZoneTarget::All => 0..self.vzones.len() as u32,
+            ZoneTarget::Zone(start) => match self.table.geometry().zone_of(start) {
+                Some(ZoneIndex(zone)) => zone..zone + 1,
+                None => 0..0,
+            },
+        };
+        let is_repeated = |zone: &u32| {
+            !self.vzones[*zone as usize].is_settled()
+                && self.table.zone(ZoneIndex(*zone)).state == after
+                && effects.iter().all(|effect| effect.zone().0 != *zone)
+        };
+        zones.filter(is_repeated).collect()
     }
 }
 

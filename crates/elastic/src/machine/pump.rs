@@ -101,7 +101,8 @@ impl Pool {
     pub(super) fn on_change_recorded(&mut self, namespace: u32, vzone: u32, is_durable: bool) {
         let own = self.vzone(namespace, vzone);
         let Some(Busy::Record(host)) = own.busy.take() else { unreachable!("the v-zone waits for its record") };
-        self.end_part(host, status_of_record(is_durable));
+        let status = self.status_of_record(is_durable);
+        self.end_part(host, status);
         self.pump(namespace, vzone);
     }
 
@@ -182,6 +183,8 @@ impl Pool {
         let mut status = match own.has_failed {
             true if own.lacks_space => Status::CapacityExceeded,
             true => Status::ZoneIsReadOnly,
+            // Blocks behind one that found no space are refused for another reason.
+            false if own.lacks_space && !write.status.is_success() => Status::CapacityExceeded,
             false => write.status,
         };
         if let (true, Some(refusal)) = (status.is_success(), write.refusal) {
@@ -206,9 +209,13 @@ impl Pool {
         self.release_flushes(namespace);
         self.on_released(namespace, write.number);
     }
-}
 
-/// The status of a command whose record is durable, or could not be written.
-pub(super) fn status_of_record(is_durable: bool) -> Status {
-    if is_durable { Status::Success } else { Status::InternalError }
+    /// The status of a command whose record is durable, or could not be written.
+    pub(super) fn status_of_record(&self, is_durable: bool) -> Status {
+        match is_durable {
+            true => Status::Success,
+            false if self.log_lacks_space => Status::CapacityExceeded,
+            false => Status::InternalError,
+        }
+    }
 }

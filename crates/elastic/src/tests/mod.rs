@@ -11,6 +11,7 @@ mod metadata;
 mod oracle;
 mod overdrive;
 mod reclaim;
+mod repeats;
 mod rig;
 mod space;
 mod tenants;

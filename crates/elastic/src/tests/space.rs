@@ -81,7 +81,7 @@ fn a_pool_whose_log_lacked_space_can_be_changed_again() {
     fill_up(&mut rig, |_| true);
     let size = rig.zone_size(TENANT);
     assert!(!rig.execute(TENANT, write(size, 8, 7)).status.is_success());
-    assert_eq!(rig.execute(TENANT, manage(0, ZoneAction::Finish)).status, Status::InternalError);
+    assert_eq!(rig.execute(TENANT, manage(0, ZoneAction::Finish)).status, Status::CapacityExceeded);
     assert!(rig.device().pool().unwrap().is_read_only());
     assert!(holds(&mut rig, 0, 8), "what was written can be read");
     // While there is none, it is tried in vain, and reads go on.
@@ -107,7 +107,7 @@ fn a_pool_is_opened_again_although_a_command_ended_when_it_was_due() {
     let mut rig = Rig::tenant();
     fill_up(&mut rig, |_| true);
     assert!(!rig.execute(TENANT, write(0, 8, 7)).status.is_success());
-    assert_eq!(rig.execute(TENANT, manage(0, ZoneAction::Finish)).status, Status::InternalError);
+    assert_eq!(rig.execute(TENANT, manage(0, ZoneAction::Finish)).status, Status::CapacityExceeded);
     rig.drive().faults.clear();
     rig.now += REOPEN_PAUSE_MAX;
     let size = rig.zone_size(TENANT);
@@ -154,7 +154,7 @@ fn a_v_zone_whose_reset_cannot_be_recorded_returns_no_zeros() {
     let mut rig = Rig::tenant();
     assert_eq!(rig.execute(TENANT, write(0, 8, 7)).status, Status::Success);
     fill_up(&mut rig, |zone| zone < LOG_ZONES);
-    assert_eq!(rig.execute(TENANT, manage(0, ZoneAction::Reset)).status, Status::InternalError);
+    assert_eq!(rig.execute(TENANT, manage(0, ZoneAction::Reset)).status, Status::CapacityExceeded);
     assert_eq!(rig.state(0), ZoneState::Offline);
     assert_eq!(rig.execute(TENANT, write(0, 4, 7)).status, Status::ZoneIsOffline);
     make_space(&mut rig);

@@ -63,6 +63,7 @@ pub(super) enum Flight {
     Reset {
         id: NamespaceId,
         zone: usize,
+        life: u64,
     },
     /// Open or Close.
     Manage {
@@ -231,7 +232,14 @@ impl ElasticRun<'_> {
             }
             5 if own.before.is_none() && (state.is_active() || state == ZoneState::Full) => {
                 own.begin_reset();
-                (ZoneAction::Reset, Flight::Reset { id, zone })
+                (ZoneAction::Reset, Flight::Reset { id, zone, life: own.now.number })
+            }
+            // Repeated before they have ended: what is acknowledged first must be there after a crash, too.
+            4 if state == ZoneState::Full && own.now.finish == Some(false) => {
+                (ZoneAction::Finish, Flight::Finish { id, zone, life: own.now.number })
+            }
+            5 if state == ZoneState::Empty && own.before.is_some() => {
+                (ZoneAction::Reset, Flight::Reset { id, zone, life: own.now.number })
             }
             6 if state.is_active() || state == ZoneState::Empty => {
                 let flight = match over_active.or(over_open) {
@@ -366,7 +374,10 @@ impl ElasticRun<'_> {
                     life.flushed = life.acknowledged;
                 }
             }
-            Flight::Reset { .. } => self.tenants[tenant].zones[zone].before = None,
+            Flight::Reset { life, .. } => {
+                let own = &mut self.tenants[tenant].zones[zone];
+                own.before.take_if(|_| own.now.number == life);
+            }
             Flight::Extension { life, .. } => {
                 if let Some(Life { extension: Some((_, is_acknowledged)), .. }) =
                     self.tenants[tenant].zones[zone].life(life)
