@@ -11,7 +11,7 @@ use crate::PoolEvent;
 use crate::limits::{LOG_ZONES, NO_SPACE_PAUSE, REOPEN_PAUSE_MAX};
 
 /// Writes to these zones of the drive find no space.
-fn fill_up(rig: &mut Rig, is_of: fn(u32) -> bool) {
+fn fill_up(rig: &mut Rig, is_of: impl Fn(u32) -> bool + 'static) {
     let matches = move |operation: &Operation| match operation {
         Operation::Write { start, .. } | Operation::WriteZeroes { start, .. } => is_of((start.0 / 32) as u32),
         _ => false,
@@ -198,4 +198,28 @@ fn what_a_mount_without_space_has_shown_is_not_undone_by_a_power_loss() {
     });
     assert!(rig.device().namespaces().geometry(other).is_none(), "a namespace that was gone is back");
     rig.check();
+}
+
+#[test]
+fn a_finish_of_a_zone_that_lacks_space_is_there_after_the_pool_was_opened_again() {
+    for (full_from, blocks) in [0, 1, 2, 3].into_iter().flat_map(|from| [(from, 1), (from, 3), (from, 8)]) {
+        for is_reset in [false, true] {
+            let mut rig = Rig::tenant();
+            assert_eq!(rig.execute(TENANT, write(0, 5, 7)).status, Status::Success);
+            let full: Vec<u32> = rig.zones_of(TENANT, 0).iter().skip(full_from).map(|zone| zone.0).collect();
+            fill_up(&mut rig, move |zone| full.contains(&zone));
+            for at in [5, 5 + blocks] {
+                rig.submit(TENANT, write(at, blocks, 7));
+            }
+            rig.quiesce();
+            assert_eq!(rig.execute(TENANT, manage(0, ZoneAction::Finish)).status, Status::Success);
+            if is_reset {
+                fill_up(&mut rig, |_| true);
+                assert_eq!(rig.execute(TENANT, manage(0, ZoneAction::Reset)).status, Status::CapacityExceeded);
+            }
+            make_space(&mut rig);
+            assert_eq!(rig.state(0), ZoneState::Full, "{full_from} {blocks} {is_reset}");
+            assert!(holds(&mut rig, 0, 5), "what was written can be read");
+        }
+    }
 }
