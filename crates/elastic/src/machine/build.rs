@@ -66,7 +66,6 @@ impl Pool {
             next_ticket: 0,
             hosts: Slab::new(),
             direct_reads: 0,
-            submitted: None,
             writes: Slab::new(),
             endings: Slab::new(),
             repairs: BTreeMap::new(),

@@ -33,11 +33,8 @@ impl Pool {
         let operation = match operation {
             Operation::Read { start, blocks } if self.read_directly(id, namespace.0, start, blocks) => return Ok(()),
             Operation::Write { .. } | Operation::WriteZeroes { .. } | Operation::Append { .. } => {
-                self.submitted = Some((id, None));
-                let taken = self.write(id, namespace.0, operation);
-                let (_, ended) = self.submitted.take().expect("one command is submitted at a time");
-                if let Some(completion) = taken.err().map(|status| Completion::of(id, status)).or(ended) {
-                    self.completions.push(completion);
+                if let Err(status) = self.write(id, namespace.0, operation) {
+                    self.completions.push(Completion::of(id, status));
                 }
                 return Ok(());
             }
@@ -232,58 +229,36 @@ impl Pool {
         let own = self.namespaces.get_mut(&namespace).expect("a listed namespace exists");
         let mut effects = Vec::new();
         own.table.manage(action, target, &mut effects)?;
-        let repeated = own.repeated(action, target, &effects);
-        for effect in effects {
-            let vzone = effect.zone().0;
-            let item: fn(Key<Host>, u64) -> Item = match effect {
-                ZoneEffect::Finished { .. } => Item::Finish,
-                ZoneEffect::Reset { .. } => Item::Reset,
-                ZoneEffect::ExtensionSet { .. } | ZoneEffect::Offlined { .. } => {
-                    let extension = match action {
-                        ZoneAction::SetDescriptorExtension { extension, .. } => Some(extension.clone()),
-                        _ => None,
-                    };
-                    if matches!(action, ZoneAction::Offline) {
-                        self.vzone(namespace, vzone).is_offline = true;
-                    }
-                    self.add_management(host, namespace, vzone, |host, number| Item::Record(host, number, extension));
-                    continue;
+        let repeated = match self.bug.has(SeededBug::UnawaitedRepeat) {
+            true => Vec::new(),
+            false => own.repeated(action, target, &effects),
+        };
+        let is_recorded =
+            |effect: &&ZoneEffect| !matches!(effect, ZoneEffect::Opened { .. } | ZoneEffect::Closed { .. });
+        let changed = effects.iter().filter(is_recorded).map(|effect| effect.zone().0);
+        for vzone in changed.chain(repeated) {
+            let own = self.namespaces.get_mut(&namespace).expect("a listed namespace exists");
+            let number = own.next_write;
+            own.next_write += 1;
+            let item = match action {
+                ZoneAction::Finish => Item::Finish(host, number),
+                ZoneAction::Reset => Item::Reset(host, number),
+                ZoneAction::SetDescriptorExtension { extension, .. } => {
+                    Item::Record(host, number, Some(extension.clone()))
                 }
-                ZoneEffect::Opened { .. } | ZoneEffect::Closed { .. } => continue,
-                ZoneEffect::Committed { .. } => unreachable!("v-zones have no ZRWA"),
+                ZoneAction::Offline => {
+                    own.vzones[vzone as usize].is_offline = true;
+                    Item::Record(host, number, None)
+                }
+                _ => unreachable!("an Open or a Close is not recorded, and v-zones have no ZRWA"),
             };
-            self.add_management(host, namespace, vzone, item);
-        }
-        if !self.bug.has(SeededBug::UnawaitedRepeat) {
-            for vzone in repeated {
-                match action {
-                    ZoneAction::Finish => self.add_management(host, namespace, vzone, Item::Finish),
-                    ZoneAction::Reset => self.add_management(host, namespace, vzone, Item::Reset),
-                    _ => {
-                        self.add_management(host, namespace, vzone, |host, number| Item::Record(host, number, None));
-                    }
-                }
+            if matches!(item, Item::Finish(..) | Item::Reset(..)) {
+                own.releases.add_command(number);
             }
+            self.hosts[host].parts += 1;
+            self.add_item(namespace, vzone, item);
         }
         Ok(())
-    }
-
-    /// A part of a management command, in its place among the items of a v-zone.
-    fn add_management(
-        &mut self,
-        host: Key<Host>,
-        namespace: u32,
-        vzone: u32,
-        item: impl FnOnce(Key<Host>, u64) -> Item,
-    ) {
-        let own = self.namespaces.get_mut(&namespace).expect("a listed namespace exists");
-        let item = item(host, own.next_write);
-        if matches!(item, Item::Finish(..) | Item::Reset(..)) {
-            own.releases.add_command(own.next_write);
-        }
-        own.next_write += 1;
-        self.hosts[host].parts += 1;
-        self.add_item(namespace, vzone, item);
     }
 }
 

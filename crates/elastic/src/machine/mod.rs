@@ -261,8 +261,6 @@ pub struct Pool {
     hosts: Slab<Host>,
     /// Reads of one piece, each of which is a command to the drive and nothing else.
     direct_reads: usize,
-    /// The write that is being taken from a host: its completion comes after those that it causes.
-    submitted: Option<(CommandId, Option<Completion>)>,
     writes: Slab<Write>,
     endings: Slab<Ending>,
     repairs: BTreeMap<(u32, u32), repair::Repair>,

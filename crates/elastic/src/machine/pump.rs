@@ -145,69 +145,61 @@ impl Pool {
             }
             let is_issued = write.issued == write.blocks.end && write.refusal.is_none();
             if is_issued && write.status.is_success() && !own.has_failed {
-                // As `end_write`, in fewer steps.
                 let (id, number) = (write.id, write.number);
                 let outcome = write.appended.map_or(Outcome::None, Outcome::Appended);
                 own.written = write.blocks.end;
                 own.writes.pop_front();
                 self.writes.discard(key);
-                found.writes.remove(number);
-                let (has_flushes, is_awaited) = (!found.flushes.is_empty(), found.releases.has_commands());
-                self.completions.push(Completion { id, status: Status::Success, outcome });
-                if has_flushes {
-                    self.release_flushes(namespace);
-                }
-                if is_awaited {
-                    self.on_released(namespace, number);
-                }
+                self.deliver_write(namespace, number, Completion { id, status: Status::Success, outcome });
                 continue;
             }
             if write.issued < write.blocks.end && write.refusal.is_none() {
-                let (stands, is_success) = (write.issued, write.status.is_success());
-                let own = self.vzone(namespace, vzone);
                 // Behind a failed write nothing stands, and what waits there was never submitted.
-                if is_success && !own.has_failed {
-                    own.written = own.written.max(stands);
+                if write.status.is_success() && !own.has_failed {
+                    own.written = own.written.max(write.issued);
                 }
                 break;
             }
-            self.end_write(namespace, vzone, key);
+            self.end_failed_write(namespace, vzone, key);
         }
         self.end_groups(namespace, vzone);
     }
 
-    fn end_write(&mut self, namespace: u32, vzone: u32, key: Key<Write>) {
+    /// Ends a write that has failed or was refused, or behind which an earlier one has failed.
+    fn end_failed_write(&mut self, namespace: u32, vzone: u32, key: Key<Write>) {
         let write = self.writes.remove(key);
         let own = self.vzone(namespace, vzone);
         own.writes.pop_front();
-        let mut status = match own.has_failed {
-            true if own.lacks_space => Status::CapacityExceeded,
-            true => Status::ZoneIsReadOnly,
-            // Blocks behind one that found no space are refused for another reason.
-            false if own.lacks_space && !write.status.is_success() => Status::CapacityExceeded,
-            false => write.status,
+        let status = match (own.has_failed, write.refusal) {
+            (true, _) if own.lacks_space => Status::CapacityExceeded,
+            (true, _) => Status::ZoneIsReadOnly,
+            (false, Some(refusal)) if write.status.is_success() => {
+                own.written = own.written.max(write.issued);
+                refusal
+            }
+            (false, _) => {
+                // Blocks behind one that found no space are refused for another reason.
+                let status = if own.lacks_space { Status::CapacityExceeded } else { write.status };
+                self.fail(namespace, vzone, Some(write.number));
+                status
+            }
         };
-        if let (true, Some(refusal)) = (status.is_success(), write.refusal) {
-            own.written = own.written.max(write.issued);
-            status = refusal;
-        } else if status.is_success() {
-            own.written = write.blocks.end;
-        } else if !own.has_failed {
-            self.fail(namespace, vzone, Some(write.number));
-        }
+        self.deliver_write(namespace, write.number, Completion::of(write.id, status));
+    }
+
+    /// A write has ended: its completion, and what waits for it.
+    #[inline]
+    fn deliver_write(&mut self, namespace: u32, number: u64, completion: Completion) {
         let found = self.namespaces.get_mut(&namespace).expect("a namespace stays while it has writes");
-        found.writes.remove(write.number);
-        let outcome = match write.appended {
-            Some(start) if status.is_success() => Outcome::Appended(start),
-            _ => Outcome::None,
-        };
-        let completion = Completion { id: write.id, status, outcome };
-        match &mut self.submitted {
-            Some((id, ended)) if *id == write.id => *ended = Some(completion),
-            _ => self.completions.push(completion),
+        found.writes.remove(number);
+        let (has_flushes, is_awaited) = (!found.flushes.is_empty(), found.releases.has_commands());
+        self.completions.push(completion);
+        if has_flushes {
+            self.release_flushes(namespace);
         }
-        self.release_flushes(namespace);
-        self.on_released(namespace, write.number);
+        if is_awaited {
+            self.on_released(namespace, number);
+        }
     }
 
     /// The status of a command whose record is durable, or could not be written.
