@@ -47,8 +47,7 @@ impl FirstZones {
 
     /// Whether a drive can show so many zones: at least one and, if it has both kinds, one that is
     /// not conventional.
-    #[must_use]
-    pub fn can_show(whole: &Geometry, zone_count: u32) -> bool {
+    fn can_show(whole: &Geometry, zone_count: u32) -> bool {
         let is_mixed = (1..whole.zone_count).contains(&whole.conventional_zone_count);
         let least = if is_mixed { whole.conventional_zone_count + 1 } else { 1 };
         (least..=whole.zone_count).contains(&zone_count)

@@ -257,7 +257,7 @@ impl Probe {
 }
 
 /// A report of zones from the one with this number on.
-fn report(geometry: &Geometry, first: u32, zones: u32) -> Operation {
+pub(crate) fn report(geometry: &Geometry, first: u32, zones: u32) -> Operation {
     Operation::ReportZones {
         start: geometry.zone_start(ZoneIndex(first)),
         filter: ReportFilter::All,

@@ -275,9 +275,15 @@ impl<D: ZonedDevice> Scheduled<D> {
 
     /// The device below has accepted a command in this slot.
     fn on_submitted(&mut self, slot: Key<Option<Flight>>, flight: Flight) {
-        self.dispatches_at = flight.released + self.dispatch_time * (1 + flight.merged.len() as u64);
-        self.writes_in_flight += usize::from(flight.request.kind != RequestKind::Read);
+        self.count_submitted(flight.released, 1 + flight.merged.len() as u64, flight.request.kind);
         self.in_flight[slot] = Some(flight);
+    }
+
+    /// So many commands, which are one request, were submitted to the device below.
+    #[inline]
+    fn count_submitted(&mut self, now: Instant, commands: u64, kind: RequestKind) {
+        self.dispatches_at = now + self.dispatch_time * commands;
+        self.writes_in_flight += usize::from(kind != RequestKind::Read);
     }
 
     /// What the device below does not accept until its next completion.
@@ -295,19 +301,16 @@ impl<D: ZonedDevice> Scheduled<D> {
 
     /// Submits a command that passes to the device below. If that refuses it, it waits.
     fn release_passed(&mut self, now: Instant, command: Command, request: Request) {
-        let own_id = command.id;
-        let is_write = request.kind != RequestKind::Read;
+        let (own_id, kind) = (command.id, request.kind);
         let slot = self.in_flight.insert(Some(Flight { id: own_id, merged: Vec::new(), request, released: now }));
         if let Err(QueueFull(command)) = self.inner.submit(now, command.with_id(CommandId::from(slot))) {
             let request = self.in_flight.remove(slot).expect("it was just added").request;
-            let kind = request.kind;
             let (id, _) = self.order.insert(command.with_id(own_id), request);
             self.scheduler.put_back_passed(id, self.order.request(id));
             self.on_refused(kind);
             return self.release(now);
         }
-        self.dispatches_at = now + self.dispatch_time;
-        self.writes_in_flight += usize::from(is_write);
+        self.count_submitted(now, 1, kind);
         if let Some(releases) = &mut self.releases {
             releases.push_back(own_id);
         }

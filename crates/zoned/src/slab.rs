@@ -222,6 +222,25 @@ mod tests {
     }
 
     #[test]
+    fn a_value_that_is_discarded_is_dropped_and_its_key_is_reused() {
+        let value = std::rc::Rc::new(());
+        let mut slab = Slab::new();
+        let key = slab.insert(value.clone());
+        slab.discard(key);
+        assert_eq!((std::rc::Rc::strong_count(&value), slab.len()), (1, 0));
+        assert_eq!(slab.insert(value), key);
+    }
+
+    #[test]
+    #[should_panic(expected = "a slab entry is removed once")]
+    fn a_value_is_discarded_once() {
+        let mut slab = Slab::new();
+        let key = slab.insert(1);
+        slab.discard(key);
+        slab.discard(key);
+    }
+
+    #[test]
     fn a_key_is_the_identifier_of_the_command_that_stands_for_its_value() {
         let mut slab = Slab::new();
         let [_, second] = ["a", "b"].map(|value| slab.insert(value));

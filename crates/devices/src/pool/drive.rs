@@ -66,9 +66,7 @@ impl PoolDrive {
         match started(&mut device, ring).map_err(|error| not_mounted(&error, &directory)) {
             Ok(is_recorded) => {
                 let pool = PoolDrive::of(device, directory, is_recorded, ring)?;
-                let mut open = pool.open.borrow_mut();
-                (open.options, open.scheduler) = (options.clone(), scheduler);
-                drop(open);
+                pool.open.borrow_mut().options = PoolOpenOptions { scheduler, ..options.clone() };
                 Ok(pool)
             }
             Err(error) => {

@@ -119,7 +119,7 @@ impl OpenPool {
                 if self.directory.stays_reserved() {
                     device.stay_reserved();
                 }
-                let base = PoolBase::over(device, &self.scheduler);
+                let base = PoolBase::over(device, &self.options.scheduler);
                 let before = self.device.continue_on(base);
                 self.reconnect.leave(before.into_member());
                 self.share_by_weights();

@@ -6,7 +6,6 @@
 use std::collections::{BTreeMap, VecDeque};
 
 use zonda_elastic::{ElasticDevice, Pool, PoolEvent};
-use zonda_sched::Policy;
 use zonda_zoned::{
     Command, CommandId, Completion, CompletionQueue, Geometry, Instant, Key, NamespaceId, Operation, QueueFull, Slab,
     Status, ZonedDevice,
@@ -73,9 +72,8 @@ pub(super) enum Phase {
 pub(super) struct OpenPool {
     pub(super) device: PoolOnDrive,
     pub(super) directory: PoolDirectory,
+    /// With the scheduler that was chosen for the drive.
     pub(super) options: PoolOpenOptions,
-    /// The scheduler of each device of the pool: that of the options, or one chosen for the drive.
-    pub(super) scheduler: Policy,
     flights: Slab<Flight>,
     users: BTreeMap<UserId, User>,
     next_user: u64,
@@ -97,7 +95,6 @@ impl OpenPool {
             device,
             directory,
             options: PoolOpenOptions::default(),
-            scheduler: Policy::None,
             flights: Slab::new(),
             users: BTreeMap::new(),
             next_user: 0,

@@ -5,21 +5,15 @@ use std::collections::{BTreeMap, VecDeque};
 use std::path::Path;
 
 use bytes::{Bytes, BytesMut};
-use zonda_zoned::{
-    Blocks, Geometry, Lba, Operation, Outcome, Payload, ReportFilter, Status, ZoneDescriptor, ZoneIndex, ZoneState,
-    ZonedDevice,
-};
+use zonda_zoned::{Blocks, Geometry, Lba, Operation, Outcome, Payload, Status, ZoneDescriptor, ZoneState, ZonedDevice};
 
 use super::{
     Abilities, Answer, FoundZone, Opened, Queue, RawAction, RawError, RawOperation, RealDrive, Request, RequestId,
     table_of,
 };
 use crate::copy_on_write::CHANGED_BYTES_MAX;
-use crate::probe::written_blocks;
+use crate::probe::{self, written_blocks};
 use crate::{Connection, DriveError, Location, NamespaceOptions};
-
-/// Zones requested in one report.
-const REPORT_ZONES_MAX: u32 = 4096;
 
 /// Requests that read what was on the drive when it was opened, and what was written here since.
 pub(crate) struct Overlay {
@@ -71,14 +65,8 @@ fn found(zone: &ZoneDescriptor) -> FoundZone {
 fn report(connection: &mut Connection, geometry: &Geometry) -> Result<Vec<ZoneDescriptor>, DriveError> {
     let mut zones: Vec<ZoneDescriptor> = Vec::new();
     while (zones.len() as u32) < geometry.zone_count {
-        let operation = Operation::ReportZones {
-            start: geometry.zone_start(ZoneIndex(zones.len() as u32)),
-            filter: ReportFilter::All,
-            extended: false,
-            partial: true,
-            descriptors_max: REPORT_ZONES_MAX,
-        };
-        match connection.execute(operation)?.outcome {
+        let known = zones.len() as u32;
+        match connection.execute(probe::report(geometry, known, geometry.zone_count - known))?.outcome {
             Outcome::Report(report) if !report.zones.is_empty() => zones.extend(report.zones),
             _ => return Err(DriveError::new("cannot report its zones", "check whether the drive works")),
         }
@@ -237,13 +225,7 @@ mod tests {
             oracle.power_cycle();
             let read_all = |command: &mut dyn FnMut(Operation) -> Outcome| {
                 let blocks = 0..geometry.namespace_blocks().0;
-                let report = Operation::ReportZones {
-                    start: Lba(0),
-                    filter: ReportFilter::All,
-                    extended: false,
-                    partial: true,
-                    descriptors_max: 99,
-                };
+                let report = probe::report(&geometry, 0, 99);
                 let reads = blocks.map(|lba| Operation::Read { start: Lba(lba), blocks: Blocks(1) });
                 [report].into_iter().chain(reads).map(command).collect::<Vec<Outcome>>()
             };
