@@ -199,9 +199,9 @@ impl VZone {
         self.items.is_empty() && self.busy.is_none() && self.failure.is_none()
     }
 
-    /// Whether all that has happened to it is durable, or a crash leaves it as if it had not been submitted.
-    pub(crate) fn is_settled(&self) -> bool {
-        self.items.is_empty() && self.busy.is_none() && self.writes.is_empty() && !self.is_unrecorded
+    /// Whether a crash could undo what its state says.
+    pub(crate) fn has_pending_changes(&self) -> bool {
+        !self.items.is_empty() || self.busy.is_some() || !self.writes.is_empty() || self.is_unrecorded
     }
 
     /// Whether a Finish has taken effect and waits for the writes before it.

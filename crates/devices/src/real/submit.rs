@@ -261,7 +261,7 @@ impl Machine {
                 part.frees = raw != RawAction::Open;
                 self.add(part, raw == RawAction::Open);
             }
-            // What a zone was told before may still be under way.
+            // What a zone was told before may still be in flight.
             let unchanged: Vec<ZoneIndex> = match target {
                 ZoneTarget::Zone(_) if !effects.is_empty() => Vec::new(),
                 ZoneTarget::Zone(start) => {

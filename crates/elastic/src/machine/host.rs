@@ -264,7 +264,7 @@ impl Pool {
 
 impl Namespace {
     /// The v-zones that are already as this action leaves them, and not yet durably: what made them so is
-    /// under way, or its record has failed. A command that repeats it must not end before it.
+    /// in progress, or its record has failed. A command that repeats it must not end before it.
     fn repeated(&self, action: &ZoneAction, target: ZoneTarget, effects: &[ZoneEffect]) -> Vec<u32> {
         let after = match action {
             ZoneAction::Finish => ZoneState::Full,
@@ -280,7 +280,7 @@ impl Namespace {
             },
         };
         let is_repeated = |zone: &u32| {
-            !self.vzones[*zone as usize].is_settled()
+            self.vzones[*zone as usize].has_pending_changes()
                 && self.table.zone(ZoneIndex(*zone)).state == after
                 && effects.iter().all(|effect| effect.zone().0 != *zone)
         };

@@ -1,4 +1,4 @@
-//! Management commands that repeat one that is under way: none is acknowledged before what it repeats is
+//! Management commands that repeat one that is in progress: none is acknowledged before what it repeats is
 //! durable.
 
 use zonda_zoned::{Lba, Operation, Status, ZoneAction, ZoneState, ZoneTarget, ZonedDevice};
