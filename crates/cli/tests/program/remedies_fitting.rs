@@ -16,7 +16,7 @@ fn values_of_the_command_line_are_refused_with_their_own_limits() {
         (&["bench", &job, "--target", "plain", "--queues", "500"], "1..=64", "io_queues"),
         (&["bench", &job, "--target", "plain", "--depth", "0"], "1..=4095", "queue_depth"),
         (&["bench", &job, "--target", "plain", "--depth", "100000"], "1..=4095", "0..="),
-        (&["zone", "finish", "plain", "3..5"], "must be the number of one zone", "invalid digit"),
+        (&["zone", "finish", "plain", "3..x"], "must be the number of a zone, such as 7, or several", "invalid digit"),
         (
             &["drive", "create", "n", "--allocation", "vchunk-0"],
             "vchunk-N or hchunk-N with N of 1 or more",
