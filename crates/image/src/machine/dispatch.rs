@@ -74,7 +74,12 @@ impl Image {
             return;
         }
         match part.work {
-            Work::Read { .. } => self.end_read(key),
+            Work::Read { .. } => {
+                let zone = part.zone;
+                self.end_read(key);
+                // A rollback may wait for it.
+                self.acknowledge_in_order(zone);
+            }
             Work::Sequential { .. } => self.on_sequential_files(key),
             Work::Zero { .. } => {
                 let status = if part.failed { part.failure() } else { Status::Success };

@@ -158,8 +158,9 @@ impl Image {
         }
         // Writes that wait for management in between are not in flight, and never will be.
         let written = self.parts.writes(zone).all(|part| part.generation != failed.generation || part.out == 0);
-        let zeroed = self.parts.of_zone(zone).all(|part| !matches!(part.work, Work::Zero { .. }) || part.out == 0);
-        if written && zeroed {
+        // A read that began before the failure would find the data of a block without its tag.
+        let is_busy = |part: &Part| matches!(part.work, Work::Zero { .. } | Work::Read { .. }) && part.out > 0;
+        if written && !self.parts.of_zone(zone).any(is_busy) {
             self.begin_rollback(zone, failed);
         }
     }

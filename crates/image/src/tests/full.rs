@@ -300,3 +300,32 @@ fn zeros_that_move_the_pointer_of_a_zrwa_and_have_no_space_for_their_tags_fail()
     assert!(status == Status::CapacityExceeded || after == before, "{status}, the pointer was {before} and is {after}");
     assert_eq!(status, Status::CapacityExceeded);
 }
+
+#[test]
+fn a_read_that_has_begun_behind_a_failed_write_ends_before_its_block_is_cleared() {
+    let mut drive = Drive::create(&spec(plain()));
+    drive.submit(drive.write_of(0, 1, 1));
+    let first = drive.out.len();
+    drive.submit(drive.write_of(1, 1, 2));
+    // The second write is on file, so its block can be read; the first one is not.
+    while drive.out.len() > first {
+        drive.step(first);
+    }
+    drive.submit(Operation::Read { start: Lba(1), blocks: Blocks(1) });
+    let data = drive.out.iter().position(|(command, _)| is_read_of(command, ImageFile::Data)).unwrap();
+    drive.step(data);
+    drive.disk.fault = Some(Fault::Full);
+    for _ in 0..first {
+        drive.step(0);
+    }
+    drive.disk.fault = None;
+    let is_hole = |(command, _): &(FileCommand, u64)| matches!(command.operation, FileOperation::PunchHole { .. });
+    assert!(!drive.out.iter().any(is_hole), "the tags are still being read");
+    let statuses: Vec<Status> = drive.complete_all().iter().map(|completion| completion.status).collect();
+    assert_eq!(statuses, [Status::Success, Status::CapacityExceeded, Status::CapacityExceeded]);
+    assert_eq!(drive.image.zones().zone(ZoneIndex(0)).write_pointer_blocks, Blocks(0));
+}
+
+fn is_read_of(command: &FileCommand, file: ImageFile) -> bool {
+    matches!(command.operation, FileOperation::Read { .. }) && command.operation.file() == file
+}
