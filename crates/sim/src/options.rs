@@ -149,6 +149,8 @@ pub enum Part {
     Scheduler,
     /// Namespaces of a pool that are created, resized and deleted.
     NamespaceChanges,
+    /// An image in files below a pool, instead of the drive model.
+    Images,
 }
 
 /// Options of a run besides its seed. The default is a swarm run with every part.
@@ -195,7 +197,7 @@ impl Mode {
 
 impl Part {
     /// Every part, with its name.
-    pub const ALL: [(&'static str, Part); 45] = [
+    pub const ALL: [(&'static str, Part); 46] = [
         ("faults", Part::Faults),
         ("delays", Part::Delays),
         ("trace", Part::Trace),
@@ -241,6 +243,7 @@ impl Part {
         ("truncation", Part::Truncation),
         ("schedulers", Part::Scheduler),
         ("namespace-changes", Part::NamespaceChanges),
+        ("images", Part::Images),
     ];
 
     /// Former names, which are still accepted: stored scenarios have them.
@@ -277,7 +280,7 @@ impl Part {
             Part::CutOpenings => &[Images, Elastic],
             Part::FullDisk | Part::Truncation => &[Images],
             Part::Scheduler => &[Elastic, Groups],
-            Part::NamespaceChanges => &[Elastic],
+            Part::NamespaceChanges | Part::Images => &[Elastic],
             Part::Caches => &[Volumes, Elastic],
             Part::Cuts
             | Part::Blackholes

@@ -95,7 +95,7 @@ impl Disk {
             }
             (Fault::NoSpace(Some(wanted)), operation) if operation.file() != wanted => false,
             (Fault::NoSpace(_), operation) => {
-                let lacks_space = self.files.entry(operation.file()).or_default().lacks_space(operation);
+                let lacks_space = self.files.entry(operation.file()).or_default().lacks_space(operation, 0);
                 return lacks_space.then_some(FileError::StorageFull);
             }
             (Fault::Often(one_in), _) => self.prng.get_or_insert_with(|| Prng::new(1)).chance(1, one_in),

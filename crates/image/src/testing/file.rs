@@ -129,14 +129,14 @@ impl SimFile {
         }
     }
 
-    /// Whether an operation needs pages that are not allocated.
-    pub fn lacks_space(&self, operation: &FileOperation) -> bool {
+    /// Whether an operation needs more pages that are not allocated than there are free ones.
+    pub fn lacks_space(&self, operation: &FileOperation, free_pages: u64) -> bool {
         let (offset, length) = match operation {
             FileOperation::Write { offset, pieces, .. } => (*offset, pieces.iter().map(Bytes::len).sum()),
             FileOperation::Allocate { offset, length, .. } => (*offset, *length as usize),
             _ => return false,
         };
-        self.space_at(offset as usize, length) < length
+        self.space_at(offset as usize, length, free_pages) < length
     }
 
     /// Reads up to the end of the file.
@@ -184,10 +184,10 @@ impl SimFile {
         });
     }
 
-    /// How many bytes of a write fit in allocated pages, up to the first unallocated one.
-    pub fn space_at(&self, offset: usize, length: usize) -> usize {
-        let end = offset + length;
-        let missing = (offset / PAGE..end.div_ceil(PAGE)).find(|page| !self.allocated.contains(page));
+    /// How many bytes of a write fit in allocated pages and so many free ones.
+    pub fn space_at(&self, offset: usize, length: usize, free_pages: u64) -> usize {
+        let pages = offset / PAGE..(offset + length).div_ceil(PAGE);
+        let missing = pages.filter(|page| !self.allocated.contains(page)).nth(free_pages as usize);
         missing.map_or(length, |page| (page * PAGE).saturating_sub(offset))
     }
 

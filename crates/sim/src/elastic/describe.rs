@@ -16,9 +16,12 @@ pub(crate) fn describe(simulation: &ElasticSimulation) -> String {
         "{} zones of {} blocks of {} B, {} B of metadata",
         geometry.zone_count, geometry.zone_capacity_blocks, geometry.block_size_bytes, geometry.metadata_bytes
     );
-    if pool.is_volatile {
-        drive += ", with a volatile cache";
-    }
+    drive += match (pool.is_file_backed, pool.is_volatile) {
+        (false, false) => "",
+        (false, true) => ", with a volatile cache",
+        (true, false) => ", in files",
+        (true, true) => ", in files, with the cache of the machine",
+    };
     line("drive", drive);
     line("limits", describe_limits(geometry));
     line("flash", describe_flash(&simulation.profile));

@@ -1,4 +1,5 @@
-//! The drive below a pool: the drive model, with a volatile cache, failing commands, and delays.
+//! The drive below a pool: the drive model with a volatile cache, or an image in files, with failing
+//! commands and delays.
 
 use std::collections::{BTreeMap, BTreeSet, VecDeque};
 
@@ -10,17 +11,18 @@ use zonda_zoned::{
     ZonedDevice,
 };
 
+use super::media::Media;
 use super::simulation::DriveFaults;
 
 /// A drive with power.
 pub(super) struct Drive {
-    ssd: Ssd,
+    media: Media,
     prng: Prng,
     faults: DriveFaults,
     /// Whether commands fail now.
     pub(super) has_faults: bool,
-    /// Whether writes find no space now, most of them.
-    pub(super) is_full: bool,
+    /// Whether writes find no space now: most of them with a model, those that need it with files.
+    is_full: bool,
     depth: usize,
     delay: Duration,
     in_flight: BTreeMap<CommandId, Flight>,
@@ -63,7 +65,7 @@ enum Flight {
 
 impl Drive {
     pub(super) fn new(
-        ssd: Ssd,
+        media: Media,
         zone_count: u32,
         faults: DriveFaults,
         depth: usize,
@@ -71,7 +73,7 @@ impl Drive {
         prng: Prng,
     ) -> Drive {
         Drive {
-            ssd,
+            media,
             prng,
             faults,
             has_faults: false,
@@ -94,26 +96,69 @@ impl Drive {
 
     /// The medium of a zone fails. Returns whether it had not failed before.
     pub(super) fn degrade(&mut self, zone: u32, to: ZoneState) -> bool {
-        let state = self.ssd.zone(ZoneIndex(zone)).state;
+        let state = self.media.state(ZoneIndex(zone));
         if state == ZoneState::Offline || state == to {
             return false;
         }
-        self.ssd.degrade(ZoneIndex(zone), to);
+        self.media.degrade(ZoneIndex(zone), to);
         self.seen.zones.insert(zone);
         true
+    }
+
+    /// Whether writes find no space now.
+    pub(super) fn is_full(&self) -> bool {
+        self.is_full
+    }
+
+    /// There is no space, or some again.
+    pub(super) fn set_full(&mut self, is_full: bool) {
+        if let Media::Files(files) = &mut self.media
+            && self.is_full != is_full
+        {
+            files.set_full(is_full);
+        }
+        self.is_full = is_full;
+    }
+
+    /// The program that has the files of the drive is killed, with or without the power of its machine.
+    ///
+    /// # Panics
+    /// If it is a model.
+    pub(super) fn kill(self, loses_power: bool) -> Drive {
+        let Drive { media, faults, depth, delay, acknowledged, prng, seen, is_full, .. } = self;
+        let Media::Files(files) = media else { unreachable!("the power of a model is lost") };
+        let mut files = Box::new(files.kill(loses_power));
+        files.set_full(is_full);
+        let zone_count = acknowledged.len() as u32;
+        let mut drive = Drive::new(Media::Files(files), zone_count, faults, depth, delay, prng);
+        (drive.seen, drive.is_full) = (seen, is_full);
+        drive
+    }
+
+    /// Notes which operations on files have found no space.
+    fn note_space(&mut self) {
+        if let Media::Files(files) = &mut self.media {
+            let failed = files.take_lacked_space();
+            self.seen.faults += failed;
+            self.seen.lacked_space |= failed > 0;
+        }
     }
 
     /// Loses the power; `cached` blocks that were not flushed may be lost, more of some zones than of
     /// others.
     pub(super) fn lose_power(self, profile: &Profile, is_volatile: bool, prng: &mut Prng) -> Drive {
-        let Drive { ssd, faults, depth, delay, mut flushed, resets, prng: own, .. } = self;
+        let Drive { media, faults, depth, delay, mut flushed, resets, prng: own, .. } = self;
+        let zone_count = flushed.len() as u32;
+        let ssd = match media {
+            Media::Model(ssd) => *ssd,
+            Media::Files(_) => unreachable!("a file-backed drive is killed"),
+        };
         let media = ssd.power_loss(prng);
         let seed = prng.fork("power-on");
         let before = Ssd::power_on(profile, media, &seed);
-        let zone_count = flushed.len() as u32;
         if !is_volatile {
             let kept = (0..zone_count).map(|zone| written(&before, zone)).collect::<Vec<u64>>();
-            let mut drive = Drive::new(before, zone_count, faults, depth, delay, own);
+            let mut drive = Drive::new(Media::Model(Box::new(before)), zone_count, faults, depth, delay, own);
             (drive.acknowledged, drive.flushed) = (kept.clone(), kept);
             return drive;
         }
@@ -134,7 +179,7 @@ impl Drive {
         }
         let media = after.ssd.power_loss(prng);
         let after = Ssd::power_on(profile, media, &seed.fork("again"));
-        let mut drive = Drive::new(after, zone_count, faults, depth, delay, own);
+        let mut drive = Drive::new(Media::Model(Box::new(after)), zone_count, faults, depth, delay, own);
         (drive.acknowledged, drive.flushed) = (kept.clone(), kept);
         drive
     }
@@ -165,11 +210,11 @@ impl Drive {
             | Operation::ManageZones { target: ZoneTarget::Zone(start), .. } => *start,
             _ => return None,
         };
-        self.ssd.geometry(NamespaceId::FIRST).zone_of(start).map(|zone| zone.0)
+        self.media.geometry(NamespaceId::FIRST).zone_of(start).map(|zone| zone.0)
     }
 
     fn flight_of(&self, operation: &Operation) -> Flight {
-        let geometry = self.ssd.geometry(NamespaceId::FIRST);
+        let geometry = self.media.geometry(NamespaceId::FIRST);
         match operation {
             Operation::Write { start, blocks, .. } | Operation::WriteZeroes { start, blocks } => {
                 let Some(zone) = geometry.zone_of(*start) else { return Flight::Other };
@@ -210,7 +255,7 @@ impl Drive {
     /// A reset, once it is submitted, forgets what the zone held.
     fn forget(&mut self, id: CommandId, operation: &Operation) {
         if let Operation::ManageZones { action: ZoneAction::Reset, target: ZoneTarget::Zone(start) } = operation
-            && let Some(zone) = self.ssd.geometry(NamespaceId::FIRST).zone_of(*start)
+            && let Some(zone) = self.media.geometry(NamespaceId::FIRST).zone_of(*start)
         {
             self.resets.insert(id, (zone.as_usize(), self.flushed[zone.as_usize()]));
             (self.acknowledged[zone.as_usize()], self.flushed[zone.as_usize()]) = (0, 0);
@@ -227,7 +272,7 @@ impl Drive {
 
 impl ZonedDevice for Drive {
     fn namespaces(&self) -> &Namespaces {
-        self.ssd.namespaces()
+        self.media.namespaces()
     }
 
     fn submit(&mut self, now: Instant, command: Command) -> Result<(), QueueFull> {
@@ -235,7 +280,8 @@ impl ZonedDevice for Drive {
             return Err(QueueFull(command));
         }
         let is_write = matches!(command.operation, Operation::Write { .. } | Operation::WriteZeroes { .. });
-        if self.is_full && is_write && self.prng.chance(3, 4) {
+        let is_model = matches!(self.media, Media::Model(_));
+        if self.is_full && is_model && is_write && self.prng.chance(3, 4) {
             self.seen.faults += 1;
             self.seen.lacked_space = true;
             self.held.push_front((now, Completion::of(command.id, Status::CapacityExceeded)));
@@ -255,7 +301,8 @@ impl ZonedDevice for Drive {
         }
         let id = command.id;
         self.forget(id, &command.operation);
-        self.ssd.submit(now, command)?;
+        self.media.submit(now, command)?;
+        self.note_space();
         let before = self.in_flight.insert(id, flight);
         assert!(before.is_none(), "command {id} is in flight already");
         Ok(())
@@ -263,7 +310,8 @@ impl ZonedDevice for Drive {
 
     fn poll(&mut self, now: Instant, completions: &mut CompletionQueue) {
         let mut ended = CompletionQueue::new();
-        self.ssd.poll(now, &mut ended);
+        self.media.poll(now, &mut ended);
+        self.note_space();
         while let Some(completion) = ended.pop() {
             self.on_completion(now, completion);
         }
@@ -274,7 +322,7 @@ impl ZonedDevice for Drive {
     }
 
     fn next_timeout(&self) -> Option<Instant> {
-        self.ssd.next_timeout().into_iter().chain(self.held.front().map(|(at, _)| *at)).min()
+        self.media.next_timeout().into_iter().chain(self.held.front().map(|(at, _)| *at)).min()
     }
 }
 

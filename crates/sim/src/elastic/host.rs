@@ -103,6 +103,19 @@ impl Flight {
             Flight::Probe => None,
         }
     }
+
+    /// The zone of a command to one.
+    pub(super) fn zone(&self) -> Option<usize> {
+        match self {
+            Flight::Write { zone, .. }
+            | Flight::Read { zone, .. }
+            | Flight::Finish { zone, .. }
+            | Flight::Reset { zone, .. }
+            | Flight::Manage { zone, .. }
+            | Flight::Extension { zone, .. } => Some(*zone),
+            Flight::Flush { .. } | Flight::Refused { .. } | Flight::Probe => None,
+        }
+    }
 }
 
 impl ElasticRun<'_> {
@@ -177,6 +190,12 @@ impl ElasticRun<'_> {
             return;
         }
         let (id, tag) = (self.tenants[tenant].id, self.tenants[tenant].tag);
+        // The error of a write that finds no space may be on its way: then the place of an append is not known.
+        let is_written =
+            |flight: &Flight| matches!(flight, Flight::Write { id: of, zone: at, .. } if (*of, *at) == (id, zone));
+        if kind == 1 && self.lacked_space && self.flights.values().any(is_written) {
+            return;
+        }
         let start = geometry.zone_start(ZoneIndex(zone as u32));
         let from = self.tenants[tenant].zones[zone].now.blocks.len() as u64;
         let most = if kind == 1 { geometry.max_append_blocks } else { geometry.max_transfer_blocks };
@@ -222,7 +241,9 @@ impl ElasticRun<'_> {
         let (state, over_active, over_open) = self.limits(tenant, zone);
         let id = self.tenants[tenant].id;
         let own = &mut self.tenants[tenant].zones[zone];
-        if own.is_suspended {
+        // A zone in which a write has found no space can still be finished and reset.
+        let lacks_space = own.now.is_cut && !own.has_failed && own.before.is_none();
+        if own.is_suspended && !(lacks_space && matches!(kind, 4 | 5)) {
             return;
         }
         let (action, flight) = match kind {
@@ -291,15 +312,7 @@ impl ElasticRun<'_> {
             let zone = zone.map(|zone| ZoneIndex(zone as u32));
             Err(CheckError::new(FailureKind::WrongAnswer, zone, format!("namespace {id}: {message}")))
         };
-        let zone = match &flight {
-            Flight::Write { zone, .. }
-            | Flight::Read { zone, .. }
-            | Flight::Finish { zone, .. }
-            | Flight::Reset { zone, .. }
-            | Flight::Manage { zone, .. }
-            | Flight::Extension { zone, .. } => Some(*zone),
-            _ => None,
-        };
+        let zone = flight.zone();
         let is_excused = zone.is_some_and(|zone| self.is_excused(tenant, zone));
         if let Flight::Refused { status: expected, .. } = &flight {
             // A write before it may have found no space; its error has not arrived yet.
@@ -328,7 +341,9 @@ impl ElasticRun<'_> {
                 && matches!(status, Status::TooManyActiveZones | Status::CapacityExceeded);
             let has_failures = !self.touched.is_empty() || self.had_management_faults;
             let needs_space = matches!(flight, Flight::Write { .. } | Flight::Extension { .. });
-            let is_without_space = needs_space && self.lacked_space;
+            let is_unrecorded =
+                matches!(flight, Flight::Finish { .. } | Flight::Reset { .. }) && status == Status::CapacityExceeded;
+            let is_without_space = (needs_space || is_unrecorded) && self.lacked_space;
             if (is_refused && has_failures) || is_without_space {
                 self.tenants[tenant].zones[zone].is_suspended = true;
                 if let Flight::Write { life, .. } = flight

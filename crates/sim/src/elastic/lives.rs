@@ -12,6 +12,7 @@ use zonda_zoned::{
 
 use super::drive::Drive;
 use super::host::{Flight, Stage};
+use super::media::{FileBacked, Media};
 use super::run::{Device, ElasticRun, ID, crash_name};
 use super::simulation::SchedulerKind;
 use crate::observe::CheckError;
@@ -26,11 +27,16 @@ impl ElasticRun<'_> {
     /// Makes a pool on an empty drive, and its first namespace.
     pub(super) fn create(&mut self) -> Result<(), CheckError> {
         let simulation = self.simulation;
-        let ssd = Ssd::new(&simulation.profile, PayloadKind::Bytes, &simulation.root.fork("drive"));
+        let of_drive = simulation.root.fork("drive");
+        let media = if simulation.pool.is_file_backed {
+            Media::Files(Box::new(FileBacked::create(&simulation.geometry, &of_drive)))
+        } else {
+            Media::Model(Box::new(Ssd::new(&simulation.profile, PayloadKind::Bytes, &of_drive)))
+        };
         let faults = simulation.faults;
         let delay = Duration(faults.delay_ns);
         let prng = simulation.root.fork("strikes");
-        let drive = Drive::new(ssd, simulation.geometry.zone_count, faults, faults.depth, delay, prng);
+        let drive = Drive::new(media, simulation.geometry.zone_count, faults, faults.depth, delay, prng);
         self.drive = Some(Shared::new(drive));
         self.start(Goal::Create { id: ID, options: simulation.options() });
         if !self.run_mount(STEPS_OF_MOUNT_MAX)? {
@@ -134,7 +140,11 @@ impl ElasticRun<'_> {
         let events = &self.simulation.events;
         let (kills, losses) = (events.kills, events.power_losses);
         let crash = if kills + losses > 0 && self.prng.below(kills + losses) >= kills {
-            if self.simulation.pool.is_volatile { Crash::CacheLoss } else { Crash::PowerLoss }
+            match (self.simulation.pool.is_volatile, self.simulation.pool.is_file_backed) {
+                (true, _) => Crash::CacheLoss,
+                (false, true) => Crash::Kill,
+                (false, false) => Crash::PowerLoss,
+            }
         } else {
             Crash::Kill
         };
@@ -152,13 +162,18 @@ impl ElasticRun<'_> {
         self.flights.clear();
         self.stalled.clear();
         self.device = None;
-        if crash == Crash::Kill {
+        let is_file_backed = self.simulation.pool.is_file_backed;
+        if crash == Crash::Kill && !is_file_backed {
             self.drain_drive();
         } else {
             let Ok(drive) = self.drive.take().expect("the drive has power").take_inner() else {
                 panic!("the pool held the only other handle")
             };
-            let drive = drive.lose_power(&self.simulation.profile, self.simulation.pool.is_volatile, &mut self.prng);
+            let (profile, is_volatile) = (&self.simulation.profile, self.simulation.pool.is_volatile);
+            let drive = match is_file_backed {
+                true => drive.kill(crash != Crash::Kill),
+                false => drive.lose_power(profile, is_volatile, &mut self.prng),
+            };
             self.drive = Some(Shared::new(drive));
         }
         self.take_seen()?;
@@ -226,10 +241,7 @@ impl ElasticRun<'_> {
             for (zone, found) in found.into_iter().enumerate() {
                 self.hash.mix(found.state as u64);
                 self.hash.mix(found.pointer.unwrap_or(u64::MAX));
-                // Another zone may have become active instead of one whose last write has found no space.
-                let own = &self.tenants[tenant].zones[zone].now;
-                let is_unfilled = own.is_cut && own.blocks.len() == found.blocks.len();
-                let is_excused = self.is_excused(tenant, zone) || is_unfilled;
+                let is_excused = self.is_excused(tenant, zone) || self.is_unfilled(tenant, zone, &found);
                 let own = &mut self.tenants[tenant].zones[zone];
                 let mut copy = own.clone();
                 let is_running = crash.is_none();
@@ -256,8 +268,15 @@ impl ElasticRun<'_> {
         Ok(())
     }
 
+    /// Whether the write that was to fill a zone has found no space: another one may have become active
+    /// instead.
+    pub(super) fn is_unfilled(&self, tenant: usize, zone: usize, found: &ZoneFound) -> bool {
+        let own = &self.tenants[tenant].zones[zone].now;
+        own.is_cut && own.blocks.len() == found.blocks.len()
+    }
+
     /// The zones of a namespace, as its host finds them.
-    fn observe(&mut self, id: NamespaceId) -> Result<Vec<ZoneFound>, CheckError> {
+    pub(super) fn observe(&mut self, id: NamespaceId) -> Result<Vec<ZoneFound>, CheckError> {
         let geometry = self.device().geometry(id).clone();
         let report = Operation::ReportZones {
             start: Lba(0),

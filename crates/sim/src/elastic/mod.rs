@@ -1,7 +1,8 @@
 //! Pool scenarios: tenants on namespaces that come, grow and go, on a drive whose commands fail, that
 //! loses power and its cache, and a program that is killed.
 //!
-//! [`zonda_elastic`] is the pool; below it are a scheduler or none, and the drive model. Each tenant
+//! [`zonda_elastic`] is the pool; below it are a scheduler or none, and the drive model, or an image in
+//! files on a disk that fills up. Each tenant
 //! knows what it has written ([`zonda_elastic::testing::TenantZone`]), and accepts no other data.
 
 mod check;
@@ -9,6 +10,8 @@ mod describe;
 mod drive;
 mod host;
 mod lives;
+mod look;
+mod media;
 mod run;
 mod simulation;
 

@@ -147,6 +147,7 @@ impl<'s> ElasticRun<'s> {
             self.change_namespaces()?;
             self.degrade();
             self.fill_up();
+            self.look_again()?;
             if load.pauses_every > 0 && self.prng.chance(1, load.pauses_every) {
                 self.now += Duration(self.prng.below(3_000_000_000));
             }
@@ -214,7 +215,8 @@ impl<'s> ElasticRun<'s> {
         let tenant = |id: NamespaceId| move |tenant: &Tenant| tenant.id == id;
         match event {
             PoolEvent::Started { is_recorded } => {
-                self.is_read_only |= !is_recorded;
+                // Opened again, it can record what it could not before.
+                self.is_read_only = !is_recorded;
                 if self.is_mounted {
                     self.adopt_namespaces(is_recorded);
                     self.tenants.iter_mut().flat_map(|own| &mut own.zones).for_each(|zone| zone.reopenings += 1);
@@ -325,8 +327,8 @@ impl<'s> ElasticRun<'s> {
         let every = self.simulation.faults.full_every;
         if every > 0 && self.prng.chance(1, every) {
             let is_full = self.drive().with_inner_mut(|drive| {
-                drive.is_full = !drive.is_full;
-                drive.is_full
+                drive.set_full(!drive.is_full());
+                drive.is_full()
             });
             let what = if is_full { "the drive has no space" } else { "the drive has space again" };
             self.trace.log(self.now, || what.to_owned());
@@ -386,7 +388,7 @@ impl<'s> ElasticRun<'s> {
     pub(super) fn set_faults(&mut self, are_on: bool) {
         self.drive().with_inner_mut(|drive| {
             drive.has_faults = are_on;
-            drive.is_full &= are_on;
+            drive.set_full(drive.is_full() && are_on);
         });
     }
 

@@ -38,6 +38,10 @@ pub(crate) struct PoolPlan {
     pub(crate) released_max: usize,
     /// The drive has a volatile write cache.
     pub(crate) is_volatile: bool,
+    /// The drive is an image in files, which is killed with the pool. Without a volatile cache the machine
+    /// keeps its power.
+    #[serde(default)]
+    pub(crate) is_file_backed: bool,
 }
 
 /// The scheduler below the pool.
@@ -128,12 +132,13 @@ impl ElasticSimulation {
         let geometry = generate_geometry(&mut root.fork("geometry"));
         let profile_text = profile_of(&root.fork("drive"), &geometry);
         let profile = Profile::parse(&profile_text).expect("a generated drive is valid");
+        let pool = generate_pool(&root, &geometry, options);
         ElasticSimulation {
-            pool: generate_pool(&root, &geometry, options),
+            faults: generate_faults(&root, options, pool.is_file_backed),
+            pool,
             load: generate_load(&root, options),
             mix: generate_mix(&root, options),
             events: generate_events(&root, options),
-            faults: generate_faults(&root, options),
             root,
             profile_text,
             profile: Box::new(profile),
@@ -193,6 +198,7 @@ fn generate_pool(root: &Prng, geometry: &Geometry, options: &Options) -> PoolPla
         .expect("the list is not empty");
     let released_max = one_of(&mut prng, &[1, 4, 32, 256]) as usize;
     let is_volatile = prng.chance(1, 2);
+    let is_file_backed = root.fork("files").chance(1, 3) && options.has(Part::Images);
     PoolPlan {
         zones_per_vzone,
         width_max,
@@ -200,6 +206,7 @@ fn generate_pool(root: &Prng, geometry: &Geometry, options: &Options) -> PoolPla
         scheduler: if options.has(Part::Scheduler) { scheduler } else { SchedulerKind::Absent },
         released_max,
         is_volatile: is_volatile && options.has(Part::Caches),
+        is_file_backed,
     }
 }
 
@@ -258,7 +265,7 @@ fn generate_events(root: &Prng, options: &Options) -> ElasticEvents {
     }
 }
 
-fn generate_faults(root: &Prng, options: &Options) -> DriveFaults {
+fn generate_faults(root: &Prng, options: &Options, is_file_backed: bool) -> DriveFaults {
     let mut prng = root.fork("faults");
     let has_faults = prng.chance(1, 3) && options.has(Part::Faults);
     let mut rate = |choices: &[u64]| {
@@ -269,7 +276,9 @@ fn generate_faults(root: &Prng, options: &Options) -> DriveFaults {
     let log_copy = one_of(&mut prng, &[0, 0, 1, 2]);
     let delay_ns = one_of(&mut root.fork("delays"), &[0, 0, 10_000, 1_000_000, 20_000_000]);
     let depth = one_of(&mut root.fork("depth"), &[1, 2, 4, 16, 1024]) as usize;
-    let full_every = one_of(&mut root.fork("space"), &[0, 0, 0, 0, 30, 150]);
+    // A file system fills up more often than a drive has too few blocks.
+    let choices: &[u64] = if is_file_backed { &[0, 30, 150, 600] } else { &[0, 0, 0, 0, 30, 150] };
+    let full_every = one_of(&mut root.fork("space"), choices);
     DriveFaults {
         read_per_mille: rates[0],
         write_per_mille: rates[1],
@@ -296,7 +305,8 @@ mod tests {
                 assert_eq!(whole.load.queue_depth, without.load.queue_depth);
                 assert_eq!(whole.load.lives, without.load.lives);
                 assert_eq!(whole.pool.width_max, without.pool.width_max);
-                assert!(part == Part::Faults || part == Part::Delays || whole.faults == without.faults);
+                let changes_faults = matches!(part, Part::Faults | Part::Delays | Part::Images);
+                assert!(changes_faults || whole.faults == without.faults);
                 assert!(part == Part::Mix || part == Part::Flushes || whole.mix == without.mix);
             }
         }
@@ -307,7 +317,7 @@ mod tests {
         type HasPart = fn(&ElasticSimulation) -> bool;
         let simulations: Vec<ElasticSimulation> =
             (0..200).map(|seed| ElasticSimulation::new(seed, &Options::default())).collect();
-        let parts: [(&str, HasPart); 11] = [
+        let parts: [(&str, HasPart); 12] = [
             ("times without space", |it| it.faults.full_every > 0),
             ("read faults", |it| it.faults.read_per_mille > 0),
             ("write faults", |it| it.faults.write_per_mille > 0),
@@ -317,6 +327,7 @@ mod tests {
             ("power losses", |it| it.events.power_losses > 0),
             ("degradation", |it| it.events.degradations_every > 0),
             ("caches", |it| it.pool.is_volatile),
+            ("images", |it| it.pool.is_file_backed),
             ("schedulers", |it| it.pool.scheduler != SchedulerKind::Absent),
             ("changes", |it| it.load.changes_every > 0),
         ];

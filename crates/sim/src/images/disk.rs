@@ -14,7 +14,7 @@ use zonda_zoned::Prng;
 
 /// The faults that are injected currently.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub(super) struct Faults {
+pub(crate) struct Faults {
     /// Only operations on this file fail; `None`: on any file.
     pub(super) file: Option<ImageFile>,
     /// On average one of this many writes and holes fails; 0: none.
@@ -26,36 +26,39 @@ pub(super) struct Faults {
     /// Only one operation fails.
     pub(super) once: bool,
     /// The file system has no free page: only writes to allocated pages, holes and syncs succeed.
-    pub(super) is_full: bool,
+    pub(crate) is_full: bool,
 }
 
 /// A failed operation.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub(super) struct Failed {
+pub(crate) struct Failed {
     pub(super) operation: FileOperation,
-    pub(super) error: FileError,
+    pub(crate) error: FileError,
 }
 
 /// Five files, a cache and a medium.
 #[derive(Clone, Debug)]
-pub(super) struct Disk {
+pub(crate) struct Disk {
     files: BTreeMap<ImageFile, SimFile>,
     /// Counts changes; a sync covers those before the tick at which it was submitted.
     pub(super) tick: u64,
-    pub(super) faults: Faults,
+    pub(crate) faults: Faults,
+    /// Pages that a full file system still has, to which holes add; `None`: it stays full.
+    pub(crate) free_pages: Option<u64>,
     prng: Prng,
     /// Number of blocking changes until the process is killed during one.
     pub(super) changes_left: Option<u64>,
     /// Failed operations since the last check.
-    pub(super) failed: Vec<Failed>,
+    pub(crate) failed: Vec<Failed>,
 }
 
 impl Disk {
-    pub(super) fn new(prng: Prng) -> Disk {
+    pub(crate) fn new(prng: Prng) -> Disk {
         Disk {
             files: BTreeMap::new(),
             tick: 0,
             faults: Faults::default(),
+            free_pages: None,
             prng,
             changes_left: None,
             failed: Vec::new(),
@@ -88,7 +91,23 @@ impl Disk {
     }
 
     /// Executes an operation that was submitted at `tick`.
-    pub(super) fn carry_out(&mut self, operation: &FileOperation, tick: u64) -> Result<Bytes, FileError> {
+    pub(crate) fn carry_out(&mut self, operation: &FileOperation, tick: u64) -> Result<Bytes, FileError> {
+        let before = self.allocated_pages();
+        let result = self.execute(operation, tick);
+        if self.faults.is_full
+            && let Some(free) = self.free_pages
+        {
+            let left = (free + before).checked_sub(self.allocated_pages());
+            self.free_pages = Some(left.expect("a full file system gives no more than it has"));
+        }
+        result
+    }
+
+    fn allocated_pages(&self) -> u64 {
+        self.files.values().map(|file| file.allocated.len() as u64).sum()
+    }
+
+    fn execute(&mut self, operation: &FileOperation, tick: u64) -> Result<Bytes, FileError> {
         if let Some(error) = self.failure_of(operation) {
             match operation {
                 FileOperation::Sync { file } => {
@@ -98,7 +117,7 @@ impl Disk {
                     self.tick += 1;
                     let file = self.files.entry(*file).or_default();
                     let (offset, all) = (*offset as usize, pieces.concat());
-                    let fits = file.space_at(offset, all.len());
+                    let fits = file.space_at(offset, all.len(), self.free_pages.unwrap_or(0));
                     file.write(self.tick, offset, &all[..fits]);
                 }
                 _ => self.carry_out_in_part(operation),
@@ -113,7 +132,8 @@ impl Disk {
     /// The error of an operation, if it fails.
     fn failure_of(&mut self, operation: &FileOperation) -> Option<FileError> {
         let faults = self.faults;
-        if faults.is_full && self.files.entry(operation.file()).or_default().lacks_space(operation) {
+        let free = self.free_pages.unwrap_or(0);
+        if faults.is_full && self.files.entry(operation.file()).or_default().lacks_space(operation, free) {
             return Some(FileError::StorageFull);
         }
         if faults.file.is_some_and(|file| file != operation.file()) {
@@ -143,7 +163,7 @@ impl Disk {
     }
 
     /// Loses unsynced pages at random.
-    pub(super) fn lose_power(&mut self) {
+    pub(crate) fn lose_power(&mut self) {
         let Disk { files, prng, .. } = self;
         files.values_mut().for_each(|file| file.lose_power(prng));
     }

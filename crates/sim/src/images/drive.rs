@@ -11,9 +11,9 @@ use crate::images::ImageBug;
 const OWN_IDS: u64 = 1 << 40;
 
 /// An open drive.
-pub(super) struct Drive {
-    pub(super) disk: Disk,
-    pub(super) image: Image,
+pub(crate) struct Drive {
+    pub(crate) disk: Disk,
+    pub(crate) image: Image,
     pub(super) report: RecoveryReport,
     /// File operations in progress, each with the tick at which it was submitted.
     in_progress: Vec<(FileCommand, u64)>,
@@ -22,7 +22,7 @@ pub(super) struct Drive {
 
 impl Drive {
     /// Opens the image on a disk; returns the disk with the error if that fails.
-    pub(super) fn open(mut disk: Disk, bug: Option<ImageBug>) -> Result<Drive, Box<(Disk, ImageError)>> {
+    pub(crate) fn open(mut disk: Disk, bug: Option<ImageBug>) -> Result<Drive, Box<(Disk, ImageError)>> {
         match open_with_bug(&mut disk, bug) {
             Ok((image, report)) => {
                 image.check_invariants();
@@ -38,18 +38,18 @@ impl Drive {
     }
 
     /// Takes file operations from the image.
-    pub(super) fn collect(&mut self) {
+    pub(crate) fn collect(&mut self) {
         while let Some(command) = self.image.poll_effect() {
             self.in_progress.push((command, self.disk.tick));
         }
     }
 
-    pub(super) fn is_idle(&self) -> bool {
+    pub(crate) fn is_idle(&self) -> bool {
         self.in_progress.is_empty()
     }
 
     /// Executes a random one of the operations in progress.
-    pub(super) fn step(&mut self, prng: &mut Prng) -> bool {
+    pub(crate) fn step(&mut self, prng: &mut Prng) -> bool {
         if self.in_progress.is_empty() {
             return false;
         }
@@ -61,7 +61,7 @@ impl Drive {
         true
     }
 
-    pub(super) fn poll(&mut self) -> Vec<Completion> {
+    pub(crate) fn poll(&mut self) -> Vec<Completion> {
         let mut queue = CompletionQueue::new();
         self.image.poll(&mut queue);
         std::iter::from_fn(|| queue.pop()).collect()
@@ -89,7 +89,7 @@ impl Drive {
     }
 
     /// Kills the process: operations in progress are executed completely, in part or not at all.
-    pub(super) fn kill(mut self) -> Disk {
+    pub(crate) fn kill(mut self) -> Disk {
         for (command, _) in std::mem::take(&mut self.in_progress) {
             self.disk.carry_out_in_part(&command.operation);
         }

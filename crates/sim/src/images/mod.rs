@@ -16,6 +16,8 @@ mod run;
 mod simulation;
 
 pub(crate) use describe::describe;
+pub(crate) use disk::Disk;
+pub(crate) use drive::Drive as ImageDrive;
 pub(crate) use run::ImagesRun;
 pub(crate) use simulation::{FORK, ImageEvents, ImageLoad, ImagesSimulation};
 pub(crate) use zonda_image::testing::SeededBug as ImageBug;

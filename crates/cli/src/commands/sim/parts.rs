@@ -59,6 +59,7 @@ fn in_words(part: Part) -> &'static str {
         Part::Truncation => "truncated files of an image",
         Part::Scheduler => "schedulers between a pool and its drive, and ezns inside conflict groups",
         Part::NamespaceChanges => "namespaces of a pool that are created, resized and deleted",
+        Part::Images => "images in files below a pool; else the drive model",
     }
 }
 
