@@ -108,6 +108,8 @@ pub(crate) struct VZone {
     pub(crate) reads: u32,
     /// Groups whose zones are being finished.
     pub(crate) endings: u32,
+    /// Second blocks of zones of its groups at the drive.
+    pub(crate) headers_in_flight: u32,
     /// Blocks before this one were submitted to the drive.
     pub(crate) issued: u64,
     /// Blocks before this one stand on the drive.
@@ -190,7 +192,8 @@ impl VZone {
 
     /// Whether nothing waits and nothing is in flight.
     pub(crate) fn is_idle(&self) -> bool {
-        self.items.is_empty() && self.busy.is_none() && self.writes.is_empty() && self.reads == 0 && self.endings == 0
+        let has_commands = !self.writes.is_empty() || self.reads > 0 || self.endings > 0 || self.headers_in_flight > 0;
+        self.items.is_empty() && self.busy.is_none() && !has_commands
     }
 
     /// Whether an item that it gets is its next one, and without one it waits for nothing.

@@ -205,19 +205,32 @@ impl Pool {
         own.grants.push_back(Held { group: index, grant, is_draining: false });
         (own.wants_group, own.is_ready) = (false, is_early);
         let generation = own.generation;
+        own.headers_in_flight += grant.width;
         for place in 0..grant.width as usize {
-            self.write_owner(namespace, vzone, index, place);
+            self.write_owner(namespace, vzone, index, place, Op::Owner { namespace, vzone });
         }
         self.record_vzone(namespace, vzone, Waiter::Group { namespace, vzone, generation });
     }
 
-    /// Writes the second block of a zone.
-    pub(super) fn write_owner(&mut self, namespace: u32, vzone: u32, group: usize, place: usize) {
+    /// Writes the second block of a zone, as this step.
+    pub(super) fn write_owner(&mut self, namespace: u32, vzone: u32, group: usize, place: usize, op: Op) {
         let owner = self.owner_of(namespace, vzone, group, place);
         let block = owner.to_block(self.id, self.format.data_bytes);
         let operation = self.write_of_block(owner.reservation.zone, 1, block);
         let origin = Pool::origin_of(namespace, &self.namespaces[&namespace].vzones[vzone as usize].groups[group]);
-        self.issue(Op::Owner { namespace, vzone }, operation, origin);
+        self.issue(op, operation, origin);
+    }
+
+    /// The second block of a zone was written. If it has failed, data behind it have, too: with an error
+    /// that says less, and that may have arrived before this one.
+    pub(super) fn on_owner_written(&mut self, namespace: u32, vzone: u32, status: Status) {
+        self.note_space(namespace, vzone, status);
+        let own = self.vzone(namespace, vzone);
+        own.headers_in_flight -= 1;
+        if own.headers_in_flight == 0 && !(own.writes.is_empty() && own.items.is_empty()) {
+            self.end_writes(namespace, vzone);
+            self.pump(namespace, vzone);
+        }
     }
 
     pub(super) fn on_group_recorded(&mut self, namespace: u32, vzone: u32, generation: u64, is_durable: bool) {

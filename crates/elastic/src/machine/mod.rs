@@ -437,7 +437,7 @@ impl Pool {
             Op::HostFlush { host } => self.end_part(host, status),
             Op::Reserve { zone } => self.on_reserved(zone, status),
             Op::ReserveFlush { number, tries } => self.on_reserved_flushed(number, tries, status),
-            Op::Owner { namespace, vzone } => self.note_space(namespace, vzone, status),
+            Op::Owner { namespace, vzone } => self.on_owner_written(namespace, vzone, status),
             Op::StartFlush { tries } => self.on_start_flushed(tries, status),
             Op::Log { copy, retry, tries } => self.on_log_effect(copy, retry, tries, status),
             Op::EndFlush { ending, tries } => self.on_end_flushed(ending, tries, status),

@@ -70,7 +70,8 @@ impl Pool {
                 }
                 Item::Reset(host, number) => {
                     let (host, number) = (*host, *number);
-                    if !own.writes.is_empty() || own.endings > 0 || own.reads > 0 {
+                    let is_waiting = own.endings > 0 || own.reads > 0 || own.headers_in_flight > 0;
+                    if !own.writes.is_empty() || is_waiting {
                         return;
                     }
                     own.items.pop_front();
@@ -158,6 +159,10 @@ impl Pool {
                 if write.status.is_success() && !own.has_failed {
                     own.written = own.written.max(write.issued);
                 }
+                break;
+            }
+            if own.headers_in_flight > 0 && !write.status.is_success() {
+                // The error of a block before it may be on its way.
                 break;
             }
             self.end_failed_write(namespace, vzone, key);

@@ -69,10 +69,12 @@ impl Pool {
             if pointer < 1 {
                 let block = self.reservation_of(zone).to_block(self.id, self.format.data_bytes);
                 let operation = self.write_of_block(zone, 0, block);
-                self.issue(Op::Owner { namespace, vzone }, operation, origin);
+                self.issue(Op::RepairWrite { namespace, vzone }, operation, origin);
+                sent += 1;
             }
             if pointer < HEADER_BLOCKS {
-                self.write_owner(namespace, vzone, index, place);
+                self.write_owner(namespace, vzone, index, place, Op::RepairWrite { namespace, vzone });
+                sent += 1;
             }
             let from = pointer.max(HEADER_BLOCKS);
             if from < wanted[place] {

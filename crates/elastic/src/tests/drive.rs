@@ -34,6 +34,9 @@ pub(super) struct TestDrive {
     ready: VecDeque<Completion>,
     pub(super) faults: Vec<Fault>,
     pub(super) damaged: BTreeMap<u64, Damage>,
+    /// Failing commands whose completions come after all others.
+    pub(super) late: Option<fn(&Operation) -> bool>,
+    held: VecDeque<Completion>,
     /// Commands that it accepts at a time.
     pub(super) depth: usize,
     /// Completions until it stops, as if its power were cut.
@@ -49,6 +52,8 @@ impl TestDrive {
             ready: VecDeque::new(),
             faults: Vec::new(),
             damaged: BTreeMap::new(),
+            late: None,
+            held: VecDeque::new(),
             depth: usize::MAX,
             completions_left: usize::MAX,
         }
@@ -70,6 +75,7 @@ impl TestDrive {
     pub(super) fn power_cycle(&mut self) {
         self.memory.power_cycle();
         self.ready.clear();
+        self.held.clear();
         self.completions_left = usize::MAX;
     }
 
@@ -145,7 +151,9 @@ impl ZonedDevice for TestDrive {
         let fault = self.faults.iter_mut().find(|fault| fault.times > 0 && (fault.matches)(&command.operation));
         if let Some(fault) = fault {
             fault.times -= 1;
-            self.ready.push_back(Completion::of(command.id, fault.status));
+            let is_late = self.late.is_some_and(|is_late| is_late(&command.operation));
+            let queue = if is_late { &mut self.held } else { &mut self.ready };
+            queue.push_back(Completion::of(command.id, fault.status));
             return Ok(());
         }
         let is_flush = matches!(command.operation, Operation::Flush);
@@ -182,7 +190,7 @@ impl ZonedDevice for TestDrive {
 
     fn poll(&mut self, _now: Instant, completions: &mut CompletionQueue) {
         if self.completions_left > 0
-            && let Some(completion) = self.ready.pop_front()
+            && let Some(completion) = self.ready.pop_front().or_else(|| self.held.pop_front())
         {
             self.completions_left -= 1;
             completions.push(completion);
@@ -190,6 +198,7 @@ impl ZonedDevice for TestDrive {
     }
 
     fn next_timeout(&self) -> Option<Instant> {
-        (self.completions_left > 0 && !self.ready.is_empty()).then_some(Instant::ZERO)
+        let has_any = !self.ready.is_empty() || !self.held.is_empty();
+        (self.completions_left > 0 && has_any).then_some(Instant::ZERO)
     }
 }

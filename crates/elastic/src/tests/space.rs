@@ -223,3 +223,23 @@ fn a_finish_of_a_zone_that_lacks_space_is_there_after_the_pool_was_opened_again(
         }
     }
 }
+
+#[test]
+fn a_write_whose_error_arrives_before_that_of_the_block_before_it_has_found_no_space() {
+    let mut rig = Rig::tenant();
+    let is_owner = |operation: &Operation| matches!(operation, Operation::Write { start, .. } if start.0 % 32 == 1);
+    rig.drive().late = Some(is_owner);
+    let is_of_group = move |operation: &Operation| is_owner(operation) && !is_of_log(operation);
+    let fault = Fault { matches: Box::new(is_of_group), times: u32::MAX, status: Status::CapacityExceeded };
+    rig.drive().faults.push(fault);
+    assert_eq!(rig.execute(TENANT, write(0, 4, 7)).status, Status::CapacityExceeded);
+    make_space(&mut rig);
+    assert_eq!(rig.state(0), ZoneState::Empty, "nothing of it was written");
+    assert_eq!(rig.execute(TENANT, write(0, 4, 7)).status, Status::Success);
+    rig.mount_again();
+    assert!(holds(&mut rig, 0, 4));
+}
+
+fn is_of_log(operation: &Operation) -> bool {
+    matches!(operation, Operation::Write { start, .. } if start.0 / 32 < u64::from(LOG_ZONES))
+}
