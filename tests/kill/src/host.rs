@@ -72,6 +72,8 @@ pub(crate) enum Errors {
     Never,
     /// Writes, for lack of space.
     Space,
+    /// Commands to a zone that lacks space, once one has found none; not reads.
+    ZoneSpace,
     /// Any.
     Any,
 }
@@ -285,6 +287,7 @@ impl Session<'_, '_> {
         }
         if self.may_fail(name, completion.status) {
             self.tally.errors += 1;
+            self.host.load.fail(&meaning);
             return;
         }
         // The status with which the initiator ends commands after a connection was lost.
@@ -334,6 +337,21 @@ impl Session<'_, '_> {
         match self.host.errors {
             Errors::Never => false,
             Errors::Space => status == Status::CapacityExceeded && name != "read",
+            // Writes behind one that has found none are at a wrong place; a zone whose Reset was not recorded
+            // is offline until the pool was opened again; and another may have become active instead of one
+            // that was full, which is read only then.
+            Errors::ZoneSpace => {
+                let follows = matches!(
+                    status,
+                    Status::ZoneInvalidWrite
+                        | Status::InvalidZoneStateTransition
+                        | Status::ZoneIsOffline
+                        | Status::ZoneIsFull
+                        | Status::ZoneIsReadOnly
+                        | Status::TooManyActiveZones
+                );
+                (status == Status::CapacityExceeded && name != "read") || (follows && self.tally.errors > 0)
+            }
             Errors::Any => !is_connection_loss(status),
         }
     }

@@ -22,7 +22,8 @@
 //! data.
 //!
 //! [`PoolsRun`] kills a server of a pool with several tenants, in the middle of an overdrive, a
-//! recall, a reclaim, and of the creation, the resize and the deletion of a namespace.
+//! recall, a reclaim, and of the creation, the resize and the deletion of a namespace, and while the
+//! file system below its drive is full.
 //!
 //! What is absent: power loss. The kernel keeps the writes of a killed process; losses of its cache
 //! are tested with the simulated disk of `crates/image`.
@@ -52,6 +53,7 @@ mod pace;
 mod pools;
 mod rounds;
 mod server;
+mod space;
 pub mod stamp;
 mod verify;
 mod volumes;

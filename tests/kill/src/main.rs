@@ -66,7 +66,8 @@ struct Arguments {
     #[arg(long, conflicts_with = "volumes")]
     owners: bool,
     /// Kill a server of a pool with several tenants: in the middle of an overdrive, a recall, a
-    /// reclaim, and of the creation, the resize and the deletion of a namespace
+    /// reclaim, and of the creation, the resize and the deletion of a namespace; and while the
+    /// file system of its drive is full
     #[arg(long, conflicts_with_all = ["volumes", "owners"])]
     pools: bool,
     /// Print one JSON object, and no progress
@@ -271,16 +272,20 @@ fn owner_words(summary: &OwnersSummary, lost: usize) -> String {
 }
 
 fn pool_words(summary: &PoolsSummary, lost: usize) -> String {
-    let PoolsSummary { rounds, kills_at_start, idle_kills, stops, changes_found, checks, tally, .. } = summary;
+    let PoolsSummary { rounds, kills_at_start, idle_kills, stops, changes_found, checks, tally, full, .. } = summary;
+    let skipped =
+        summary.skipped.as_ref().map_or_else(String::new, |why| format!("skipped: full file system ({why})\n"));
     format!(
-        "kills interrupted: {}; {} only hosts\n\
+        "{skipped}kills interrupted: {}; {} only hosts\n\
          answered: {}; {changes_found} changes without an answer had happened\n\
          {kills_at_start} kills while starting, {idle_kills} kills without hosts, {stops} stops, {checks} checks\n\
+         {full} rounds with a full file system, {} errors of commands in them\n\
          {} resets, {} finishes, {} verified reads, {} commands in flight at the end\n\
          {rounds} rounds, {} acknowledged writes, {} blocks verified, {lost} lost\n",
         list(&summary.interrupted),
         summary.plain_kills,
         list(&summary.changes),
+        tally.errors,
         tally.resets,
         tally.finishes,
         tally.reads,

@@ -241,7 +241,7 @@ impl Pool {
         }
         own.is_ready = is_durable;
         if !is_durable {
-            self.fail(namespace, vzone, None);
+            self.fail_unrecorded(namespace, vzone);
         }
         self.pump(namespace, vzone);
     }

@@ -89,7 +89,7 @@ impl Pool {
         self.is_paused = true;
         if self.granting.is_some() || !self.arbiter.is_empty() {
             let lacks_space = self.lacks_space || self.no_space_until.is_some();
-            self.refuse_requests(if lacks_space { Status::CapacityExceeded } else { Status::InternalError });
+            self.refuse_requests(if lacks_space { Status::CapacityExceeded } else { self.status_of_record(false) });
         }
     }
 

@@ -79,7 +79,7 @@ impl Pool {
         if !is_durable && !self.is_read_only {
             self.is_read_only = true;
             self.events.push_back(PoolEvent::ReadOnly);
-            self.refuse_requests(Status::InternalError);
+            self.refuse_requests(self.status_of_record(false));
         }
         match waiter {
             Waiter::Nothing => {}

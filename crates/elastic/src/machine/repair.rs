@@ -51,7 +51,9 @@ impl Pool {
         if is_durable {
             self.fill(namespace, vzone);
         } else {
-            self.end_repair(namespace, vzone, Status::InternalError);
+            let status = self.status_of_record(false);
+            self.note_space(namespace, vzone, status);
+            self.end_repair(namespace, vzone, status);
         }
     }
 

@@ -62,7 +62,7 @@ impl Pool {
             }
             if from >= groups_end {
                 if self.is_read_only {
-                    self.refuse_writes(namespace, vzone, Status::InternalError);
+                    self.refuse_writes(namespace, vzone, self.status_of_record(false));
                     return false;
                 }
                 let number = write.number;
@@ -217,6 +217,13 @@ impl Pool {
             own.failure = Some(number);
             found.releases.add_failure(number, if is_counted { found.next_write } else { u64::MAX });
         }
+    }
+
+    /// A record without which the v-zone cannot be written is not durable.
+    pub(super) fn fail_unrecorded(&mut self, namespace: u32, vzone: u32) {
+        let status = self.status_of_record(false);
+        self.note_space(namespace, vzone, status);
+        self.fail(namespace, vzone, None);
     }
 
     fn oldest_write(&self, namespace: u32, vzone: u32) -> Option<u64> {

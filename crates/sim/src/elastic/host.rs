@@ -343,7 +343,21 @@ impl ElasticRun<'_> {
             let needs_space = matches!(flight, Flight::Write { .. } | Flight::Extension { .. });
             let is_unrecorded =
                 matches!(flight, Flight::Finish { .. } | Flight::Reset { .. }) && status == Status::CapacityExceeded;
-            let is_without_space = (needs_space || is_unrecorded) && self.lacked_space;
+            // Writes behind one that has found no space are at a wrong place, or find another zone active; a zone
+            // whose reset was not recorded is offline until the pool was opened again.
+            let follows = matches!(
+                status,
+                Status::CapacityExceeded
+                    | Status::ZoneInvalidWrite
+                    | Status::ZoneIsOffline
+                    | Status::ZoneIsFull
+                    | Status::TooManyActiveZones
+            );
+            // One that was full, and has no active zone left to be written again, is read only.
+            let capacity = self.device().geometry(id).zone_capacity_blocks.0;
+            let was_full = self.tenants[tenant].zones[zone].now.blocks.len() as u64 == capacity;
+            let follows = follows || (was_full && status == Status::ZoneIsReadOnly);
+            let is_without_space = (needs_space && follows || is_unrecorded) && self.lacked_space;
             if (is_refused && has_failures) || is_without_space {
                 self.tenants[tenant].zones[zone].is_suspended = true;
                 if let Flight::Write { life, .. } = flight

@@ -80,6 +80,8 @@ pub trait Load: Send {
     fn next(&mut self) -> Planned;
     /// Records that a command succeeded.
     fn acknowledge(&mut self, meaning: &Meaning);
+    /// Records that a command has failed, which it may.
+    fn fail(&mut self, _meaning: &Meaning) {}
 }
 
 /// The length of a command in blocks: half of the time short, otherwise any.

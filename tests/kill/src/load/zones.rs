@@ -15,6 +15,10 @@ pub struct ZoneLoad {
     pub zones: BTreeMap<u32, ZoneHistory>,
     /// Zones that were opened and not written since: active without data.
     opened: BTreeSet<u32>,
+    /// Zones in which a command has failed: they are finished and reset, and not written. Appends are not
+    /// used, because their places are not known then.
+    failed: BTreeSet<u32>,
+    lacks_space: bool,
     /// The limit on active zones of this host.
     active_max: usize,
     prng: Prng,
@@ -48,6 +52,8 @@ impl ZoneLoad {
             geometry: geometry.clone(),
             zones,
             opened: BTreeSet::new(),
+            failed: BTreeSet::new(),
+            lacks_space: false,
             active_max: 0,
             prng,
             stamper: stamper.clone(),
@@ -57,6 +63,12 @@ impl ZoneLoad {
         };
         load.active_max = load.active().count() + active_spare;
         load
+    }
+
+    /// The drive of the namespace may run out of space.
+    #[must_use]
+    pub fn without_space(self) -> ZoneLoad {
+        ZoneLoad { lacks_space: true, ..self }
     }
 
     fn active(&self) -> impl Iterator<Item = u32> {
@@ -78,13 +90,16 @@ impl ZoneLoad {
         let active: Vec<u32> = self.active().collect();
         let may_begin = active.len() < self.active_max;
         if may_begin && (active.is_empty() || self.prng.chance(1, 8)) {
-            let empty =
-                self.pick(|zone, history| history.pointer() == 0 && !history.is_full() && !active.contains(&zone));
+            let failed = self.failed.clone();
+            let is_empty = |history: &ZoneHistory| history.pointer() == 0 && !history.is_full();
+            let is_used = |zone: u32| active.contains(&zone) || failed.contains(&zone);
+            let empty = self.pick(|zone, history| is_empty(history) && !is_used(zone));
             if empty.is_some() {
                 return empty;
             }
         }
-        self.prng.pick(&active).copied()
+        let writable: Vec<u32> = active.into_iter().filter(|zone| !self.failed.contains(zone)).collect();
+        self.prng.pick(&writable).copied()
     }
 
     fn start(&self, zone: u32) -> Lba {
@@ -135,16 +150,18 @@ impl ZoneLoad {
     /// Resets a zone that is not empty: a full one, or one that is being written.
     fn reset(&mut self) -> Planned {
         let full = self.prng.chance(3, 4).then(|| self.pick(|_, history| history.is_full())).flatten();
-        let Some(zone) = full.or_else(|| self.pick(|_, history| history.pointer() > 0 || history.is_full())) else {
-            return flush();
-        };
+        let has_any = |history: &ZoneHistory| history.pointer() > 0 || history.is_full() || history.is_unknown();
+        let Some(zone) = full.or_else(|| self.pick(|_, history| has_any(history))) else { return flush() };
         self.opened.remove(&zone);
+        self.failed.remove(&zone);
         let change = self.zones.get_mut(&zone).expect("the host has the zone").reset();
         self.manage(zone, ZoneAction::Reset, Some(change))
     }
 
     fn finish(&mut self) -> Planned {
-        let Some(zone) = self.pick(|_, history| !history.is_full()) else { return self.reset() };
+        let Some(zone) = self.pick(|_, history| !history.is_full() && !history.is_unknown()) else {
+            return self.reset();
+        };
         self.opened.remove(&zone);
         let change = self.zones.get_mut(&zone).expect("the host has the zone").finish();
         self.manage(zone, ZoneAction::Finish, Some(change))
@@ -176,6 +193,7 @@ impl Load for ZoneLoad {
     fn next(&mut self) -> Planned {
         match self.prng.below(100) {
             0..40 => self.write(WriteKind::Write),
+            40..70 if self.lacks_space => self.write(WriteKind::Write),
             40..70 => self.write(WriteKind::Append),
             70..73 => self.write(WriteKind::Zeros),
             73..86 => self.read(),
@@ -190,6 +208,14 @@ impl Load for ZoneLoad {
     fn acknowledge(&mut self, meaning: &Meaning) {
         if let Meaning::Zone { zone, change, .. } = meaning {
             self.zones.get_mut(zone).expect("the host has the zone").acknowledge(*change);
+        }
+    }
+
+    fn fail(&mut self, meaning: &Meaning) {
+        if let Meaning::Zone { zone, change, .. } = meaning
+            && self.zones.get_mut(zone).expect("the host has the zone").fail(*change)
+        {
+            self.failed.insert(*zone);
         }
     }
 }

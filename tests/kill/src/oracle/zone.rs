@@ -55,6 +55,8 @@ struct Life {
     finish: CommandState,
     /// The reset with which it began.
     reset: CommandState,
+    /// A write has failed: none of the blocks that were not acknowledged has to be there.
+    is_cut: bool,
 }
 
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
@@ -63,6 +65,8 @@ enum CommandState {
     None,
     Submitted,
     Acknowledged,
+    /// It may have happened.
+    Failed,
 }
 
 impl ZoneHistory {
@@ -83,6 +87,12 @@ impl ZoneHistory {
     #[must_use]
     pub fn is_full(&self) -> bool {
         self.now().finish != CommandState::None || self.now().submitted == self.capacity
+    }
+
+    /// Whether it is not known what it holds then: the last reset has failed.
+    #[must_use]
+    pub fn is_unknown(&self) -> bool {
+        self.now().reset == CommandState::Failed
     }
 
     /// Blocks that can still be written then.
@@ -129,9 +139,25 @@ impl ZoneHistory {
     pub fn acknowledge(&mut self, change: Change) {
         match change {
             Change::Write { life, end } => self.lives[life].acknowledged = self.lives[life].acknowledged.max(end),
+            Change::Finish { life } if self.lives[life].reset == CommandState::Failed => {
+                // It has finished an earlier life, if the reset has not happened.
+                let lives = self.lives[..=life].iter_mut().filter(|life| life.finish == CommandState::None);
+                lives.for_each(|life| life.finish = CommandState::Submitted);
+            }
             Change::Finish { life } => self.lives[life].finish = CommandState::Acknowledged,
             Change::Reset { life } => self.lives[life].reset = CommandState::Acknowledged,
         }
+    }
+
+    /// Records the failure of a change. Returns whether it concerns the present life.
+    pub fn fail(&mut self, change: Change) -> bool {
+        let (Change::Write { life, .. } | Change::Finish { life } | Change::Reset { life }) = change;
+        match change {
+            Change::Write { .. } => self.lives[life].is_cut = true,
+            Change::Finish { .. } => {}
+            Change::Reset { .. } => self.lives[life].reset = CommandState::Failed,
+        }
+        life + 1 == self.lives.len()
     }
 
     /// Checks the state of the zone after a crash; if it is permitted, continues from it: it must
@@ -198,7 +224,8 @@ impl Life {
                 return Err(Mismatch::new(None, expected, of_state(state, pointer)));
             }
         };
-        let least = if self.finish == CommandState::Acknowledged { self.submitted } else { self.acknowledged };
+        let is_whole = self.finish == CommandState::Acknowledged && !self.is_cut;
+        let least = if is_whole { self.submitted } else { self.acknowledged };
         if !(least..=self.submitted).contains(&pointer) {
             // For the end of the zone, the block after it shows what is missing.
             let block = (pointer < self.submitted).then_some(pointer);
@@ -229,7 +256,8 @@ impl Life {
             extents.push((pointer, self.contents(pointer - 1)));
         }
         let finish = if full { CommandState::Acknowledged } else { CommandState::None };
-        Life { extents, submitted: pointer, acknowledged: pointer, finish, reset: CommandState::Acknowledged }
+        let reset = CommandState::Acknowledged;
+        Life { extents, submitted: pointer, acknowledged: pointer, finish, reset, is_cut: false }
     }
 }
 

@@ -30,6 +30,8 @@ const QUIET: Duration = Duration::from_millis(200);
 const COPY_US_MAX: u64 = 20_000;
 /// Answered changes before the one that is in flight at the kill.
 const CHANGES_MAX: u64 = 3;
+/// How long the file system stays full before something else happens.
+const FULL_MS_MAX: u64 = 2_500;
 /// The greatest time between the receipt of a change by the server and the kill.
 const CHANGE_US_MAX: u64 = 4_000;
 
@@ -46,6 +48,8 @@ pub(super) enum Aim {
     Reclaim,
     /// An operator creates, resizes or deletes a namespace.
     Change,
+    /// The file system below the drive is full, and perhaps has space again.
+    Fill,
 }
 
 /// A host: its namespace, and its pace.
@@ -80,7 +84,11 @@ pub(super) struct Operator<'a> {
 
 impl Aim {
     /// A random aim.
-    pub(super) fn random(prng: &mut Prng) -> Aim {
+    pub(super) fn random(prng: &mut Prng, can_fill: bool) -> Aim {
+        // The other aims of a seed do not depend on whether a file system can be mounted.
+        if can_fill && prng.fork("fill").chance(1, 5) {
+            return Aim::Fill;
+        }
         match prng.below(10) {
             0 => Aim::Load,
             1..3 => Aim::Overdrive,
@@ -132,7 +140,25 @@ impl<'a> Course<'a> {
             }
             Aim::Reclaim => self.reclaim(busy),
             Aim::Change => self.change(operator),
+            Aim::Fill => self.fill(),
         }
+    }
+
+    /// Fills the file system of the drive, and frees it again half of the time. Then the kill follows at any
+    /// moment, or once the pool was opened again.
+    fn fill(&mut self) -> Result<(), RunError> {
+        let Some(space) = self.site.space() else { return Ok(()) };
+        self.linger(RUN_MS_MAX)?;
+        space.fill();
+        self.linger(FULL_MS_MAX)?;
+        if self.prng.chance(1, 2) {
+            space.free();
+            match self.prng.chance(1, 2) {
+                true => self.wait(|course| course.report.as_ref().is_some_and(|report| !report.lacks_space))?,
+                false => self.linger(FULL_MS_MAX)?,
+            }
+        }
+        Ok(())
     }
 
     /// What the kill has interrupted, if the server is killed now.

@@ -61,6 +61,10 @@ pub struct PoolsSummary {
     pub changes_found: u32,
     /// Images checked and found undamaged.
     pub checks: u32,
+    /// Rounds in which the file system below the drive was full.
+    pub full: u32,
+    /// Why there are none.
+    pub skipped: Option<String>,
     /// Blocks whose contents were checked after a start.
     pub blocks_verified: u64,
     /// Commands of hosts.
@@ -95,6 +99,7 @@ impl PoolsRun {
             launcher.run(&arguments.iter().map(String::as_str).collect::<Vec<_>>())?;
             sizes.insert(name.to_owned(), Kind::Tenant.zones());
         }
+        let skipped = site.skipped().map(str::to_owned);
         let mut run = PoolsRun {
             launcher,
             site,
@@ -104,7 +109,7 @@ impl PoolsRun {
             tenants: BTreeMap::new(),
             owners: Owners::default(),
             generations: BTreeMap::new(),
-            summary: PoolsSummary::default(),
+            summary: PoolsSummary { skipped, ..PoolsSummary::default() },
         };
         run.find_namespaces(None)?;
         Ok(run)
@@ -125,13 +130,18 @@ impl PoolsRun {
         let mut log = Vec::new();
         let result = self.attack(round, &mut prng, &mut log);
         print(&format!("round {round}: {}", log.join("; ")));
+        if result.is_err()
+            && let Some(space) = self.site.space()
+        {
+            space.keep();
+        }
         result?;
         self.summary.rounds += 1;
         Ok(())
     }
 
     fn attack(&mut self, round: u32, prng: &mut Prng, log: &mut Vec<String>) -> Result<(), RunError> {
-        let aim = Aim::random(prng);
+        let aim = Aim::random(prng, self.site.space().is_some());
         let writes = self.summary.tally.writes;
         let unanswered = self.load(aim, round, prng, log)?;
         log.push(format!("{} writes acknowledged", self.summary.tally.writes - writes));
@@ -148,11 +158,17 @@ impl PoolsRun {
             self.summary.kills_at_start += 1;
             log.push("killed while starting".to_owned());
         }
+        // Without space, all that was acknowledged can be read.
+        let is_freed = prng.chance(1, 2);
+        if is_freed {
+            self.site.free();
+        }
         self.find_namespaces(unanswered.as_ref())?;
         let server = self.start(&TENANTS.into_iter().chain(GUESTS).collect::<Vec<_>>())?;
         for tenant in self.tenants.values_mut() {
             self.summary.blocks_verified += tenant.verify(&self.site.url(&tenant.name), &self.owners)?;
         }
+        self.site.free();
         if prng.chance(1, 2) {
             self.summary.stops += 1;
             let status = server.stop()?;
@@ -192,14 +208,15 @@ impl PoolsRun {
             let connection = connect(url)?;
             let geometry = connection.geometry().clone();
             host::Channel::Nvme(Box::new(connection)).close();
-            loads.push(tenant.load(&geometry, prng.fork(&format!("host/{}", tenant.name)), (number, host)));
+            let load = tenant.load(&geometry, prng.fork(&format!("host/{}", tenant.name)), (number, host));
+            loads.push(if aim == Aim::Fill { load.without_space() } else { load });
         }
         let hosts = served.iter().zip(&urls).zip(&mut loads).map(|((tenant, url), load)| Host {
             url,
             queue_depth: 1 + prng.below(QUEUE_DEPTH_MAX) as usize,
             stamper: &tenant.stamper,
             load,
-            errors: Errors::Never,
+            errors: if aim == Aim::Fill { Errors::ZoneSpace } else { Errors::Never },
             pace: Some(&paces[&tenant.name]),
         });
         let hosts = hosts.collect();
@@ -227,6 +244,7 @@ impl PoolsRun {
             self.tenants.remove(&name);
         }
         log.push(format!("{aim:?}").to_lowercase());
+        self.summary.full += u32::from(aim == Aim::Fill);
         if interrupted.is_empty() {
             self.summary.plain_kills += 1;
         } else {

@@ -7,6 +7,7 @@ use zonda_devices::{PoolNamespaceReport, PoolReport};
 
 use crate::loss::RunError;
 use crate::server::{Launcher, free_port};
+use crate::space::Space;
 
 /// Zones of the drive: enough for all namespaces at their largest.
 const DRIVE_ZONES: u32 = 300;
@@ -23,7 +24,10 @@ const WIDTH_MAX: &str = "8";
 const TENANT: (u32, u32, u32) = (8, 4, 2);
 const GUEST: (u32, u32, u32) = (2, 1, 1);
 
-const DRIVE: &str = "drive";
+/// The file system of the drive, and its size: more than the drive.
+const SPACE: &str = "tmpfs";
+const SPACE_MIB: u32 = 320;
+const DRIVE: &str = "tmpfs/drive";
 const PROFILE_FILE: &str = "drive.toml";
 const POOL: &str = "pool";
 const CONFIG: &str = "zonda.toml";
@@ -42,6 +46,8 @@ pub(super) enum Kind {
 pub(super) struct Site {
     launcher: Launcher,
     port: u16,
+    /// The file system of the drive.
+    space: Result<Space, String>,
 }
 
 impl Kind {
@@ -84,6 +90,7 @@ impl Site {
         }
         let file = launcher.directory.join(PROFILE_FILE);
         fs::write(&file, profile).map_err(|error| RunError::Failed(format!("{}: {error}", file.display())))?;
+        let space = Space::mount(&launcher.directory.join(SPACE), SPACE_MIB);
         let zones = DRIVE_ZONES.to_string();
         let create =
             ["drive", "create", DRIVE, "--profile", PROFILE_FILE, "--zones", &zones, "--zone-capacity", ZONE_CAPACITY];
@@ -91,7 +98,24 @@ impl Site {
         let create =
             ["pool", "create", POOL, "--drive", DRIVE, "--zones-per-vzone", WIDTH_MAX, "--width-max", WIDTH_MAX];
         launcher.run(&[&create[..], &["--essential-zones", ESSENTIAL_ZONES]].concat())?;
-        Ok(Site { launcher: launcher.clone(), port: free_port()? })
+        Ok(Site { launcher: launcher.clone(), port: free_port()?, space })
+    }
+
+    /// The file system of the drive, if it could be mounted.
+    pub(super) fn space(&self) -> Option<&Space> {
+        self.space.as_ref().ok()
+    }
+
+    /// The file system of the drive has space.
+    pub(super) fn free(&self) {
+        if let Some(space) = self.space() {
+            space.free();
+        }
+    }
+
+    /// Why it could not.
+    pub(super) fn skipped(&self) -> Option<&str> {
+        self.space.as_ref().err().map(String::as_str)
     }
 
     /// Exports these namespaces, each as a subsystem. Returns the arguments of `zonda serve`.

@@ -3,19 +3,18 @@
 use std::collections::BTreeSet;
 use std::fs;
 use std::path::{Path, PathBuf};
-use std::process::Command;
 
 use super::level::Level;
 use super::remote::Remote;
-use super::space::Space;
 use crate::loss::RunError;
 use crate::server::Launcher;
+use crate::space::Space;
 
 /// The directory of the volume.
 pub(super) const VOLUME: &str = "vol";
 const SPACE: &str = "tmpfs";
-/// The copy of that file system after a failed run.
-const KEPT: &str = "tmpfs.kept";
+/// More than the size of a member.
+const SPACE_MIB: u32 = 160;
 const ZONES: &str = "24";
 
 /// The directories of the members of a volume.
@@ -42,7 +41,7 @@ impl Disk {
     /// When that fails.
     pub(super) fn create(launcher: &Launcher, level: Level, remote: Option<u64>) -> Result<Disk, RunError> {
         let root = launcher.directory.clone();
-        let (space, skipped) = match Space::mount(&root.join(SPACE)) {
+        let (space, skipped) = match Space::mount(&root.join(SPACE), SPACE_MIB) {
             Ok(space) => (Some(space), None),
             Err(error) => (None, Some(format!("cannot mount a tmpfs: {error}"))),
         };
@@ -186,11 +185,8 @@ impl Disk {
 
     /// Copies the contents of the file system that is unmounted with this program.
     pub(super) fn keep(&self) {
-        if self.space.is_some() {
-            let copy = Command::new("cp").args(["-a", "--sparse=always", SPACE, KEPT]).current_dir(&self.root).status();
-            if !copy.is_ok_and(|status| status.success()) {
-                eprintln!("cannot copy the first member to {KEPT}");
-            }
+        if let Some(space) = &self.space {
+            space.keep();
         }
     }
 

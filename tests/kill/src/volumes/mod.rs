@@ -10,7 +10,6 @@ mod level;
 mod link;
 mod refusal;
 mod remote;
-mod space;
 mod status;
 
 pub use level::Level;

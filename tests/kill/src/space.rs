@@ -1,28 +1,27 @@
-//! A separate file system for one member, which can be filled completely.
+//! A separate file system for one drive, which can be filled completely.
 
 use std::fs::{self, File};
 use std::io::Write;
 use std::path::{Path, PathBuf};
 use std::process::Command;
 
-/// More than the size of a member.
-const SIZE: &str = "size=160m";
 const BALLAST_CHUNK: usize = 1 << 20;
 
 /// A tmpfs, unmounted when it is dropped.
 #[derive(Debug)]
-pub(super) struct Space {
+pub(crate) struct Space {
     path: PathBuf,
 }
 
 impl Space {
-    /// Mounts one on a new directory.
+    /// Mounts one of so many MiB on a new directory.
     ///
     /// # Errors
     /// Why that failed.
-    pub(super) fn mount(path: &Path) -> Result<Space, String> {
+    pub(crate) fn mount(path: &Path, size_mib: u32) -> Result<Space, String> {
         fs::create_dir_all(path).map_err(|error| format!("{}: {error}", path.display()))?;
-        let mount = Command::new("mount").args(["-t", "tmpfs", "-o", SIZE, "none"]).arg(path).output();
+        let mount =
+            Command::new("mount").args(["-t", "tmpfs", "-o", &format!("size={size_mib}m"), "none"]).arg(path).output();
         let output = mount.map_err(|error| format!("cannot run mount: {error}"))?;
         if !output.status.success() {
             return Err(String::from_utf8_lossy(&output.stderr).trim().to_owned());
@@ -31,15 +30,24 @@ impl Space {
     }
 
     /// Fills it to the last page.
-    pub(super) fn fill(&self) {
+    pub(crate) fn fill(&self) {
         let chunk = vec![1; BALLAST_CHUNK];
         let Ok(mut ballast) = File::create(self.path.join("ballast")) else { return };
         // Ends when there is no space left.
         while ballast.write_all(&chunk).is_ok() {}
     }
 
+    /// Copies its contents, which disappear with it.
+    pub(crate) fn keep(&self) {
+        let kept = self.path.with_extension("kept");
+        let copy = Command::new("cp").args(["-a", "--sparse=always"]).arg(&self.path).arg(&kept).status();
+        if !copy.is_ok_and(|status| status.success()) {
+            eprintln!("cannot copy {} to {}", self.path.display(), kept.display());
+        }
+    }
+
     /// Frees the space that `fill` used.
-    pub(super) fn free(&self) {
+    pub(crate) fn free(&self) {
         // It may not have been filled.
         let _ = fs::remove_file(self.path.join("ballast"));
     }
