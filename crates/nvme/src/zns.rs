@@ -192,6 +192,7 @@ impl WireDescriptor {
             zone_type,
             state,
             attributes: ZoneAttributes {
+                finished_by_controller: self.attributes & 1 != 0,
                 zrwa_valid: self.attributes & 1 << 3 != 0,
                 extension_valid: self.attributes & 1 << 7 != 0,
             },
@@ -336,8 +337,15 @@ mod tests {
 
     fn any_zone(extension_bytes: Option<u32>) -> impl Strategy<Value = ZoneDescriptor> {
         let extension = proptest::collection::vec(any::<u8>(), extension_bytes.unwrap_or(0) as usize);
-        (0usize..8, any::<(bool, bool)>(), 0..u64::MAX / 2, 0..u64::MAX / 2, any::<u64>(), extension).prop_map(
-            move |(state, (zrwa_valid, extension_valid), start, capacity, written, extension)| {
+        (0usize..8, any::<(bool, bool, bool)>(), 0..u64::MAX / 2, 0..u64::MAX / 2, any::<u64>(), extension).prop_map(
+            move |(
+                state,
+                (finished_by_controller, zrwa_valid, extension_valid),
+                start,
+                capacity,
+                written,
+                extension,
+            )| {
                 let state = *ZoneState::SEQUENTIAL.get(state).unwrap_or(&ZoneState::NotWritePointer);
                 let has_write_pointer = state == ZoneState::Empty || state.is_active();
                 ZoneDescriptor {
@@ -347,7 +355,7 @@ mod tests {
                         ZoneType::SequentialWriteRequired
                     },
                     state,
-                    attributes: ZoneAttributes { zrwa_valid, extension_valid },
+                    attributes: ZoneAttributes { finished_by_controller, zrwa_valid, extension_valid },
                     capacity_blocks: Blocks(capacity),
                     start: Lba(start),
                     write_pointer: has_write_pointer.then(|| Lba(start + written % (capacity + 1))),

@@ -36,6 +36,8 @@ pub struct ZoneDescriptor {
 /// Zone Attributes (Figure 37, byte 2).
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct ZoneAttributes {
+    /// ZFC: the controller made the zone full, and not its host.
+    pub finished_by_controller: bool,
     /// ZRWAV: the zone has a Zone Random Write Area.
     pub zrwa_valid: bool,
     /// ZDEV: a descriptor extension was set.
@@ -52,7 +54,7 @@ pub struct ZoneReport {
     pub zones: Vec<ZoneDescriptor>,
 }
 
-/// Changed Zone List log page (BFh): zones that became read only or offline by themselves.
+/// Changed Zone List log page (BFh): zones that became read only, offline or full by themselves.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct ChangedZoneList {
     /// More zones changed than the page can hold; `zones` is then empty, and the host reports all
@@ -63,9 +65,9 @@ pub struct ChangedZoneList {
 }
 
 impl ZoneAttributes {
-    /// The attribute byte: ZRWAV is bit 3, ZDEV is bit 7.
+    /// The attribute byte: ZFC is bit 0, ZRWAV is bit 3, ZDEV is bit 7.
     #[must_use]
     pub fn code(self) -> u8 {
-        u8::from(self.zrwa_valid) << 3 | u8::from(self.extension_valid) << 7
+        u8::from(self.finished_by_controller) | u8::from(self.zrwa_valid) << 3 | u8::from(self.extension_valid) << 7
     }
 }

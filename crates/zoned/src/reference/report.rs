@@ -53,7 +53,11 @@ impl ReferenceDevice {
         ZoneDescriptor {
             zone_type: self.geometry.zone_type(zone),
             state: held.state,
-            attributes: ZoneAttributes { zrwa_valid: held.zrwa, extension_valid: held.extension.is_some() },
+            attributes: ZoneAttributes {
+                zrwa_valid: held.zrwa,
+                extension_valid: held.extension.is_some(),
+                ..ZoneAttributes::default()
+            },
             capacity_blocks: self.geometry.zone_capacity_blocks,
             start: self.geometry.zone_start(zone),
             write_pointer: match held.state {

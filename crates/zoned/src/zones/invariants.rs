@@ -39,7 +39,9 @@ impl ZoneTable {
             "zone {index}: descriptor extension in the zone and in the table of extensions"
         );
         assert!(!zone.has_zrwa || (state.is_active() && zone.had_zrwa), "zone {index} has a ZRWA and is {state}");
-        assert!(!zone.finished_by_host || state == ZoneState::Full || is_degraded(state), "zone {index} not finished");
+        let is_finished = zone.finished_by_host || zone.finished_by_controller;
+        assert!(!(zone.finished_by_host && zone.finished_by_controller), "zone {index} was finished once");
+        assert!(!is_finished || state == ZoneState::Full || is_degraded(state), "zone {index} not finished");
         match state {
             ZoneState::NotWritePointer => {
                 let unwritten = Zone { written, ..Zone::new(crate::ZoneType::Conventional) };
@@ -50,7 +52,7 @@ impl ZoneTable {
             }
             ZoneState::Full => {
                 let by_writing = write_pointer == capacity;
-                assert_ne!(by_writing, zone.finished_by_host, "zone {index} is full, write pointer {write_pointer}");
+                assert_ne!(by_writing, is_finished, "zone {index} is full, write pointer {write_pointer}");
             }
             ZoneState::ImplicitlyOpened | ZoneState::ExplicitlyOpened | ZoneState::Closed => {
                 assert!(write_pointer < capacity, "zone {index} is {state} with the write pointer at its capacity");

@@ -64,6 +64,7 @@ struct Zone {
     had_zrwa: bool,
     has_extension: bool,
     finished_by_host: bool,
+    finished_by_controller: bool,
 }
 
 const _: () = assert!(size_of::<Zone>() <= 32, "a zone takes at most 32 bytes");
@@ -312,10 +313,15 @@ impl Zone {
             had_zrwa: false,
             has_extension: false,
             finished_by_host: false,
+            finished_by_controller: false,
         }
     }
 
     fn attributes(&self) -> ZoneAttributes {
-        ZoneAttributes { zrwa_valid: self.has_zrwa, extension_valid: self.has_extension }
+        ZoneAttributes {
+            finished_by_controller: self.finished_by_controller && self.state == ZoneState::Full,
+            zrwa_valid: self.has_zrwa,
+            extension_valid: self.has_extension,
+        }
     }
 }

@@ -20,6 +20,19 @@ impl ZoneTable {
         self.changed.insert(zone);
     }
 
+    /// The controller cannot continue a zone (a zone active excursion): an active zone becomes full
+    /// where its write pointer stands, releases its resources, and enters the Changed Zone List.
+    ///
+    /// # Panics
+    /// If the zone is not active.
+    pub fn finish_by_controller(&mut self, zone: ZoneIndex) {
+        let state = self.entry(zone).state;
+        assert!(state.is_active(), "zone {zone} is {state}, and cannot be finished by the controller");
+        self.change_state(zone, ZoneState::Full);
+        self.entry_mut(zone).finished_by_controller = true;
+        self.changed.insert(zone);
+    }
+
     /// A power cycle: open zones are closed, or empty if the host has only opened them. A ZRWA
     /// stays with its zone. The Changed Zone List is emptied.
     pub fn power_cycle(&mut self) {
@@ -115,7 +128,7 @@ impl ZoneTable {
     ///
     /// # Panics
     /// For a conventional zone, a pointer further on than the present one, a zone that was finished
-    /// by the host, and a zone that has or had a ZRWA since it was empty: restore a snapshot of
+    /// by the host or the controller, and a zone that has or had a ZRWA since it was empty: restore a snapshot of
     /// these.
     #[must_use = "a zone that cannot be truncated has not changed"]
     pub fn truncate(&mut self, zone: ZoneIndex, write_pointer_blocks: Blocks) -> bool {
@@ -124,6 +137,7 @@ impl ZoneTable {
         assert!(!self.is_conventional(zone), "zone {zone} is conventional and has no write pointer to move");
         assert!(!entry.had_zrwa, "zone {zone} has a ZRWA or had one: restore a snapshot instead");
         assert!(!entry.finished_by_host, "zone {zone} was finished by the host: restore a snapshot instead");
+        assert!(!entry.finished_by_controller, "zone {zone} was finished by the controller");
         assert!(to <= entry.write_pointer, "zone {zone} cannot be truncated forward to {to}");
         let state = match entry.state {
             ZoneState::Empty | ZoneState::ReadOnly | ZoneState::Offline => entry.state,

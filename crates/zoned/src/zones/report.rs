@@ -36,7 +36,7 @@ impl ZoneTable {
         Ok(ZoneReport { matching_zones: (zones.len() + unreported) as u64, zones })
     }
 
-    /// Returns and empties the list of zones that became read only or offline by themselves (log
+    /// Returns and empties the list of zones that became read only, offline or full by themselves (log
     /// page BFh).
     pub fn take_changed_zones(&mut self) -> ChangedZoneList {
         let changed = std::mem::take(&mut self.changed);

@@ -21,6 +21,35 @@ fn a_zone_degrades_from_any_state_but_offline_and_returns_its_resources() {
 }
 
 #[test]
+fn a_zone_that_the_controller_finishes_is_full_says_so_and_is_empty_after_a_reset() {
+    for from in [ZoneState::ImplicitlyOpened, ZoneState::ExplicitlyOpened, ZoneState::Closed] {
+        let mut table = tiny();
+        bring(&mut table, 0, from);
+        let pointer = write_pointer(&table, 0);
+        table.take_changed_zones();
+        table.finish_by_controller(ZoneIndex(0));
+        table.check_invariants();
+        let view = table.zone(ZoneIndex(0));
+        assert_eq!((view.state, view.attributes.code()), (ZoneState::Full, 1), "{from}");
+        assert_eq!(table.readable_blocks(ZoneIndex(0)).0, pointer, "{from}");
+        assert_eq!((table.active_zones(), table.open_zones()), (0, 0), "{from}");
+        assert_eq!(table.take_changed_zones().zones, [ZoneIndex(0)], "{from}");
+        table.power_cycle();
+        assert_eq!(table.zone(ZoneIndex(0)).attributes.code(), 1, "{from}");
+        manage(&mut table, &ZoneAction::Reset, 0);
+        table.check_invariants();
+        let view = table.zone(ZoneIndex(0));
+        assert_eq!((view.state, view.attributes.code()), (ZoneState::Empty, 0), "{from}");
+    }
+}
+
+#[test]
+#[should_panic(expected = "zone 1 is empty, and cannot be finished by the controller")]
+fn the_controller_finishes_no_zone_that_is_not_active() {
+    tiny().finish_by_controller(ZoneIndex(1));
+}
+
+#[test]
 #[should_panic(expected = "zone 1 is conventional")]
 fn a_conventional_zone_does_not_degrade() {
     with_conventional().degrade(ZoneIndex(1), ZoneState::ReadOnly);

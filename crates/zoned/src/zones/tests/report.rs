@@ -78,7 +78,10 @@ fn an_extended_report_has_what_was_set_or_zeros() {
     assert_eq!(report.zones[0].extension.as_deref(), Some(&[0; 64][..]));
     assert_eq!(report.zones[0].attributes, ZoneAttributes::default());
     assert_eq!(report.zones[1].extension.as_deref(), Some(&[5; 64][..]));
-    assert_eq!(report.zones[1].attributes, ZoneAttributes { zrwa_valid: true, extension_valid: true });
+    assert_eq!(
+        report.zones[1].attributes,
+        ZoneAttributes { zrwa_valid: true, extension_valid: true, ..ZoneAttributes::default() }
+    );
     manage(&mut table, &ZoneAction::Reset, 1);
     let report = table.report(at(1, 0), ReportFilter::All, true, false, 1).unwrap();
     assert_eq!(report.zones[0].extension.as_deref(), Some(&[0; 64][..]));
