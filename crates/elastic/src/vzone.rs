@@ -115,6 +115,8 @@ pub(crate) struct VZone {
     /// Blocks before this one stand on the drive.
     pub(crate) written: u64,
     pub(crate) is_finished: bool,
+    /// The pool has finished it, since its last group could not be repaired.
+    pub(crate) is_finished_by_pool: bool,
     /// A Finish could not be recorded: the next mount may find the v-zone without it.
     pub(crate) is_unrecorded: bool,
     /// A write has failed: nothing is written until a reset.
@@ -218,6 +220,7 @@ impl VZone {
             vzone,
             generation: self.generation,
             is_finished: self.is_finished,
+            is_finished_by_pool: self.is_finished_by_pool,
             is_read_only: self.has_failed && !self.lacks_space,
             is_offline: self.is_offline,
             written_blocks: self.written,

@@ -8,7 +8,7 @@
 //!                         bytes of the name u8, name
 //! kind 3, deleted:        id u32
 //! kind 4, a v-zone:       namespace u32, v-zone u32, generation u64, bits u8 (0 finished, 1 has an extension,
-//!                         2 read only, 3 offline), write pointer u64 (where a bit is set),
+//!                         2 read only, 3 offline, 4 finished by the pool), write pointer u64 (where a bit is set),
 //!                         groups u8, [extension: bytes u8, bytes], the groups
 //!   a group:              log2 of its width u8, stripe blocks u16, jumps u8, zones u32 each, jumps (block of the group u32,
 //!                         rows u32) each
@@ -63,6 +63,8 @@ pub(crate) struct VZoneRecord {
     pub(crate) vzone: u32,
     pub(crate) generation: u64,
     pub(crate) is_finished: bool,
+    /// Not by its host.
+    pub(crate) is_finished_by_pool: bool,
     pub(crate) is_read_only: bool,
     pub(crate) is_offline: bool,
     /// Where the host's writes ended, if it is finished, read only or offline.
@@ -86,6 +88,7 @@ const FINISHED: u8 = 1;
 const EXTENSION: u8 = 2;
 const READ_ONLY: u8 = 4;
 const OFFLINE: u8 = 8;
+const BY_POOL: u8 = 16;
 
 impl Record {
     pub(crate) fn encode(&self) -> Vec<u8> {
@@ -189,7 +192,8 @@ impl VZoneRecord {
         let bits = bit(self.is_finished, FINISHED)
             | bit(self.extension.is_some(), EXTENSION)
             | bit(self.is_read_only, READ_ONLY)
-            | bit(self.is_offline, OFFLINE);
+            | bit(self.is_offline, OFFLINE)
+            | bit(self.is_finished_by_pool, BY_POOL);
         to.u8(4).u32(self.namespace).u32(self.vzone).u64(self.generation).u8(bits).u64(self.written_blocks);
         to.u8(self.groups.len() as u8);
         if let Some(extension) = &self.extension {
@@ -223,6 +227,7 @@ impl VZoneRecord {
             vzone,
             generation,
             is_finished: bits & FINISHED != 0,
+            is_finished_by_pool: bits & BY_POOL != 0,
             is_read_only: bits & READ_ONLY != 0,
             is_offline: bits & OFFLINE != 0,
             written_blocks,
@@ -294,12 +299,14 @@ mod tests {
             read_across_zones: true,
         };
         let finished = VZoneRecord { is_finished: true, extension: None, ..vzone(vec![group(2, 0), group(8, 3)]) };
+        let by_pool = VZoneRecord { is_finished_by_pool: true, ..finished.clone() };
         for record in [
             Record::Pool(pool),
             Record::Namespace(namespace),
             Record::Deleted { namespace: 5 },
             Record::VZone(vzone(vec![])),
             Record::VZone(finished),
+            Record::VZone(by_pool),
             Record::Retired { zone: 1234 },
         ] {
             let bytes = record.encode();

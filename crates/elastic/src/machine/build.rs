@@ -168,6 +168,9 @@ impl Pool {
             .collect();
         for (namespace, vzone) in all {
             let own = self.vzone(namespace, vzone);
+            if is_durable && own.busy.is_none() && own.is_finished_by_pool {
+                own.is_unrecorded = false;
+            }
             let is_closed = own.is_finished || own.is_offline;
             if own.is_damaged || (own.grants.is_empty() && own.items.is_empty()) {
                 continue;

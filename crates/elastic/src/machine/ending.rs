@@ -156,7 +156,7 @@ impl Pool {
         let written_before = own.written;
         (own.issued, own.written, own.torn) = (0, 0, None);
         (own.is_finished, own.has_failed, own.is_ready, own.is_unmovable) = (false, false, false, false);
-        own.is_unrecorded = false;
+        (own.is_unrecorded, own.is_finished_by_pool) = (false, false);
         own.lacks_space = false;
         own.extension.take_if(|_| !is_kept);
         own.busy = Some(Busy::Reset { host, zones_left: zones.len() as u32, status: Status::Success, written_before });

@@ -46,14 +46,20 @@ impl Pool {
     /// Whether the records fit after this v-zone has changed, which jumps have made larger.
     pub(super) fn fits_metadata(&self, namespace: u32, index: u32) -> bool {
         let own: &VZone = &self.namespaces[&namespace].vzones[index as usize];
-        let record = Record::VZone(own.record(namespace, index)).encode();
+        let record = Record::VZone(own.record(namespace, index)).encode().len() as u64;
+        self.fits(record, self.snapshot_bytes())
+    }
+
+    /// Bytes of all records.
+    pub(super) fn snapshot_bytes(&self) -> u64 {
+        self.snapshot().iter().map(|record| record.encode().len() as u64).sum()
+    }
+
+    /// Whether a checkpoint of so many bytes fits, with a record of `record` bytes in it.
+    pub(super) fn fits(&self, record: u64, all: u64) -> bool {
         let capacity = self.capacity_of_block();
-        if record.len() as u64 > capacity {
-            return false;
-        }
-        let all: u64 = self.snapshot().iter().map(|record| record.encode().len() as u64).sum();
-        let of_block = (capacity + 1).saturating_sub(record.len() as u64).max(1);
-        all.div_ceil(of_block) < self.drive.zone_capacity_blocks.0
+        let of_block = (capacity + 1).saturating_sub(record).max(1);
+        record <= capacity && all.div_ceil(of_block) < self.drive.zone_capacity_blocks.0
     }
 
     fn capacity_of_block(&self) -> u64 {

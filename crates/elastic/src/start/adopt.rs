@@ -126,6 +126,7 @@ impl Start {
             }
             pool.adopt_namespace(own);
         }
+        pool.finish_unrepairable();
         pool.adopt_groups();
         pool.reset_at_start(to_reset, active_to_reset, retired_active);
         Ok(pool)
@@ -197,6 +198,7 @@ impl Start {
         let mut vzone = VZone {
             generation: record.generation,
             is_finished: record.is_finished,
+            is_finished_by_pool: record.is_finished && record.is_finished_by_pool,
             has_failed: record.is_read_only,
             is_offline: record.is_offline,
             extension: record.extension.clone(),
@@ -213,7 +215,7 @@ impl Start {
         let (group, stands) = self.first_missing(&vzone.groups);
         if stands < vzone.written && !vzone.is_offline {
             // The power was lost before the record and the data were flushed: the finish has not ended.
-            (vzone.written, vzone.is_finished) = (stands, false);
+            (vzone.written, vzone.is_finished, vzone.is_finished_by_pool) = (stands, false, false);
         }
         let is_closed = vzone.is_finished || vzone.has_failed || vzone.is_offline;
         let mut whole = VZone { groups: vzone.groups.clone(), ..VZone::default() };
@@ -361,7 +363,9 @@ fn place(mut vzone: VZone, own: &mut Namespace, index: u32) {
     }
     let start = table.geometry().zone_start(zone);
     let mut effects = Vec::new();
-    if vzone.is_finished && !vzone.is_damaged {
+    if vzone.is_finished_by_pool && table.zone(zone).state.is_active() {
+        table.finish_by_controller(zone);
+    } else if vzone.is_finished && !vzone.is_damaged {
         let _ = table.manage(&ZoneAction::Finish, ZoneTarget::Zone(start), &mut effects);
     }
     if vzone.is_damaged || vzone.is_offline {

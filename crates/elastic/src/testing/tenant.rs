@@ -133,8 +133,9 @@ impl Life {
         if crash == Crash::CacheLoss { self.flushed } else { self.acknowledged }
     }
 
-    /// How many blocks of this life the zone holds, if the life explains it.
-    fn explains(&self, found: &ZoneFound, crash: Crash, tenant: u64, zone: u64) -> Option<u64> {
+    /// How many blocks of this life the zone holds, if the life explains it. `is_excused`: the pool may have
+    /// finished the zone.
+    fn explains(&self, found: &ZoneFound, crash: Crash, tenant: u64, zone: u64, is_excused: bool) -> Option<u64> {
         let capacity = found.blocks.len() as u64;
         let end = self.blocks.len() as u64;
         let is_extended = match self.extension {
@@ -156,8 +157,9 @@ impl Life {
                 (is_possible && holds(pointer)).then_some(pointer)
             }
             ZoneState::Full => {
-                let is_possible = end == capacity || self.finish.is_some();
-                let first = if self.is_cut { least } else { end };
+                let is_by_pool = is_excused && self.finish != Some(true);
+                let is_possible = end == capacity || self.finish.is_some() || is_by_pool;
+                let first = if self.is_cut || is_by_pool { least } else { end };
                 (first..=end).rev().find(|blocks| is_possible && holds(*blocks))
             }
             // Where the write pointer of a zone below is not known, blocks may be missing between others.
@@ -196,7 +198,8 @@ impl TenantZone {
     }
 
     /// Compares the zone with what a host finds after a crash, and continues from there. `is_excused`:
-    /// zones of the drive below it have failed, or their blocks could not be read.
+    /// zones of the drive below it have failed, or their blocks could not be read, or crashes have torn it more
+    /// often than its last group has jumps.
     ///
     /// # Errors
     /// What no sequence of events explains.
@@ -230,7 +233,7 @@ impl TenantZone {
         }
         let lives: Vec<Life> = [Some(&self.now), self.before.as_ref()].into_iter().flatten().cloned().collect();
         let explained = lives.into_iter().find_map(|life| {
-            let blocks = life.explains(found, crash, tenant, zone)?;
+            let blocks = life.explains(found, crash, tenant, zone, is_excused)?;
             Some((life, blocks))
         });
         let Some((life, blocks)) = explained else { return Err(self.contradiction(found, crash)) };

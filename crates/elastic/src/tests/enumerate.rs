@@ -195,7 +195,9 @@ impl Testbed {
         for zone in 0..ZONES {
             let found = self.found(zone);
             // What a cache has lost may be more than the slack of a group holds.
-            let is_excused = is_excused || found.state == ZoneState::ReadOnly;
+            let table = self.rig.device().pool().expect("it is open").table(TENANT).expect("it exists");
+            let is_torn = table.zone(ZoneIndex(zone)).attributes.finished_by_controller;
+            let is_excused = is_excused || is_torn || found.state == ZoneState::ReadOnly;
             self.zones[zone as usize]
                 .adopt(&found, crash, TAG, zone.into(), is_excused)
                 .map_err(|text| format!("zone {zone}: {text}"))?;

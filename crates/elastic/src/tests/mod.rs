@@ -14,6 +14,7 @@ mod reclaim;
 mod repeats;
 mod rig;
 mod space;
+mod tears;
 mod tenants;
 
 use rig::Rig;
