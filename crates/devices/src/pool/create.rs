@@ -76,6 +76,7 @@ impl PoolDrive {
             Ok(true) => return PoolDrive::of(device, directory, true, ring),
             Ok(false) => failed("the drive failed to write the log".to_owned()),
             Err(NotStarted::Refused(error)) => failed(error.to_string()),
+            Err(NotStarted::Disconnected) => failed("the connection to the drive is lost".to_owned()),
             Err(NotStarted::Loop(error)) => error,
         };
         release(vec![device.into_drive().into_member()], ring);

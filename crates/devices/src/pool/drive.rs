@@ -299,6 +299,10 @@ pub(super) fn started(device: &mut PoolOnDrive, ring: &Ring) -> Result<bool, Not
         if let Some(error) = device.error() {
             return Err(NotStarted::Refused(error.clone()));
         }
+        // Commands that were aborted with the connection do not complete.
+        if device.drive().member().drive.is_disconnected() {
+            return Err(NotStarted::Disconnected);
+        }
         while let Some(event) = device.poll_event() {
             if let PoolEvent::Started { is_recorded } = event {
                 assert!(device.pool().is_some_and(Pool::is_started), "it has reported that");
@@ -310,18 +314,28 @@ pub(super) fn started(device: &mut PoolOnDrive, ring: &Ring) -> Result<bool, Not
 }
 
 /// Why a pool was not started.
+#[derive(Debug)]
 pub(super) enum NotStarted {
     Refused(StartError),
+    /// The connection to the drive was lost, or its server does not answer.
+    Disconnected,
     /// The event loop has failed.
     Loop(DriveError),
 }
 
 pub(super) fn not_mounted(error: &NotStarted, directory: &PoolDirectory) -> DriveError {
+    let (drive, shown) = (directory.drive(), directory.path().display());
     let error = match error {
         NotStarted::Refused(error) => error,
+        NotStarted::Disconnected => {
+            let message = format!("cannot mount the pool in {shown} from {drive}: the connection to the drive is lost");
+            return DriveError::new(
+                message,
+                "start the server of the drive, or resume it if it is paused, and try again",
+            );
+        }
         NotStarted::Loop(error) => return error.clone(),
     };
-    let (drive, shown) = (directory.drive(), directory.path().display());
     let file = format!("{shown}/{}", super::POOL_FILE);
     let help = match error {
         StartError::NoPool | StartError::OtherPool(_) => format!("correct the path of the drive in {file}"),

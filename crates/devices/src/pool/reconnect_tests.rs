@@ -3,13 +3,16 @@
 use std::path::PathBuf;
 
 use tempfile::TempDir;
+use zonda_elastic::{ElasticDevice, Goal};
 use zonda_ring::{Bytes, Ring};
 use zonda_zoned::{
     BlockBuffer, Blocks, Command, CommandId, Completion, CompletionQueue, Duration, Lba, NamespaceId, Operation,
-    Outcome, Payload, Status, ZoneAction, ZoneTarget, ZonedDevice,
+    Outcome, Payload, PayloadKind, Status, ZoneAction, ZoneTarget, ZonedDevice,
 };
 
+use super::base::PoolBase;
 use super::directory::PoolDirectory;
+use super::drive::{not_mounted, started};
 use super::look::read_on;
 use super::{NamespaceSize, NewNamespace, NewPool, PoolDrive, PoolNamespace, PoolRequest};
 use crate::volume::member_device::MemberDevice;
@@ -349,4 +352,22 @@ fn reading_a_pool_ends_when_another_host_reserves_the_drive_meanwhile() {
     mock::seize(&bench.drive);
     let error = read_on(&directory, &mut device, &bench.ring).expect_err("it is not ours any more");
     assert!(error.to_string().contains("another host has reserved the drive"), "{error}");
+}
+
+/// Commands that were aborted with the connection do not complete, so a wait for them would have no end.
+#[test]
+fn a_mount_ends_when_the_connection_to_the_drive_is_lost_meanwhile() {
+    let mut bench = Bench::new();
+    let path = bench.pool().path();
+    (bench.tenant, bench.pool) = (None, None);
+    let directory = PoolDirectory::open(&path).expect("no program uses it");
+    let access = directory.access().expect("the path is valid");
+    let device = MemberDevice::open(&access, &bench.ring).expect("it can be reserved");
+    mock::disconnect(&bench.drive);
+    let goal = Goal::Mount { id: Some(directory.id()), epoch_min: directory.epoch() };
+    let mut device = ElasticDevice::new(PoolBase::of(device), goal, PayloadKind::Bytes);
+    let error = started(&mut device, &bench.ring).expect_err("its server does not answer");
+    let error = not_mounted(&error, &directory);
+    assert!(error.message.contains("the connection to the drive is lost"), "{error}");
+    assert!(error.help.contains("resume it if it is paused"), "{error}");
 }
