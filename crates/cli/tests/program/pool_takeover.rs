@@ -2,6 +2,7 @@
 
 use std::fs;
 use std::path::Path;
+use std::process::{Command, Stdio};
 
 use rustix::process::Signal;
 use zonda_devices::{Connection, Location, NamespaceOptions};
@@ -277,5 +278,36 @@ fn a_host_that_is_no_server_of_the_pool_keeps_the_drive_unless_it_is_forced() {
     assert_eq!(foreign.read(0).0, zonda_nvme::StatusCode::RESERVATION_CONFLICT);
     drop(foreign);
     Server::start(&directory, &["new"]).stop();
+    drive.stop();
+}
+
+#[test]
+fn a_takeover_of_a_lost_pool_that_is_killed_is_continued_by_the_next() {
+    let (directory, drive) = make("pool-takeover-killed");
+    // Of a pool whose server is lost, and of one that no server has reserved.
+    for is_served in [true, false] {
+        if is_served {
+            Server::start(&directory, &["pool"]).kill();
+        }
+        fs::remove_dir_all(directory.join("pool")).expect("it exists");
+        let arguments = ["pool", "takeover", "pool", "--drive", drive.url(0)];
+        let mut taking = Command::new(env!("CARGO_BIN_EXE_zonda"));
+        let taking = taking.args(arguments).current_dir(&*directory).stdout(Stdio::null()).stderr(Stdio::null());
+        let mut taking = taking.spawn().expect("it can be started");
+        let file = directory.join("pool/pool.toml");
+        // It waits for two seconds before it succeeds.
+        wait_until("the directory is written", || file.exists());
+        taking.kill().expect("it runs");
+        taking.wait().expect("it was started");
+        for other in [&["serve", "pool"][..], &["pool", "show", "pool"], &["pool", "takeover", "pool"]] {
+            let refused = flat(&refused_in(&directory, other));
+            assert!(refused.contains("the takeover of the pool into pool was interrupted"), "{refused}");
+            assert!(refused.contains("zonda pool takeover pool --drive nvme-tcp://"), "{refused}");
+        }
+        let taken = flat(&output_in(&directory, &arguments));
+        assert!(taken.contains("an interrupted takeover into this directory"), "{taken}");
+        Server::start(&directory, &["pool"]).stop();
+        output_in(&directory, &["pool", "takeover", "pool", "--release"]);
+    }
     drive.stop();
 }

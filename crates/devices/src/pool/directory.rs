@@ -71,6 +71,9 @@ pub(super) struct PoolFile {
 enum FileState {
     /// The creation is in progress, or was interrupted.
     Creating,
+    /// The file was written by a takeover that is in progress, or was interrupted: the drive is not reserved for
+    /// this directory yet.
+    Restoring,
 }
 
 /// The directory of a pool, locked until this is dropped.
@@ -104,6 +107,54 @@ impl PoolDirectory {
         let was_interrupted = is_pool(path);
         let pool = if was_interrupted { read(path)?.pool } else { random::uuid_text(&uuid) };
         let drive = place_in(path, drive).with_credentials(path, credentials);
+        let mut directory = PoolDirectory::with_drive(path, pool, drive, lock)?;
+        (directory.made, directory.was_interrupted) = (made, was_interrupted);
+        directory.become_owner()?;
+        Ok(directory)
+    }
+
+    /// Refuses a directory for a lost pool that is not empty, unless it has the files of an interrupted takeover.
+    pub(super) fn must_be_free(path: &Path) -> Result<(), DriveError> {
+        let is_complete = is_pool(path) && read(path)?.state != Some(FileState::Restoring);
+        new_directory::must_be_vacant(path, "pool", [LOCK_FILE, NEW_FILE, POOL_FILE], is_pool(path), is_complete)
+    }
+
+    /// Whether an interrupted takeover has left the directory.
+    pub(super) fn is_restoring(path: &Path) -> bool {
+        read(path).is_ok_and(|file| file.state == Some(FileState::Restoring))
+    }
+
+    /// The last owner in the directory of an interrupted takeover.
+    pub(super) fn interrupted_owner(path: &Path) -> Option<HostId> {
+        let file = read(path).ok().filter(|file| file.state == Some(FileState::Restoring))?;
+        file.owner.and_then(|owner| uuid_of(&owner.host)).map(HostId)
+    }
+
+    /// The directory of a pool whose directory was lost, or that an interrupted takeover has left: only the lock
+    /// is written until [`save_epoch`](PoolDirectory::save_epoch) or
+    /// [`save_restoring`](PoolDirectory::save_restoring).
+    pub(super) fn restore(
+        path: &Path,
+        drive: &Location,
+        credentials: &Credentials,
+        pool: PoolId,
+    ) -> Result<PoolDirectory, DriveError> {
+        PoolDirectory::must_be_free(path)?;
+        let made = new_directory::make(path)?;
+        let lock = locked(path, DirectoryLock::acquire(path)).inspect_err(|_| remove_directories(&made))?;
+        PoolDirectory::must_be_free(path)?;
+        // The epochs of the owners go on, if it was the same pool.
+        let before = if is_pool(path) { Some(read(path)?) } else { None };
+        let before = before.filter(|file| uuid_of(&file.pool) == Some(pool.0));
+        let drive = place_in(path, drive).with_credentials(path, credentials);
+        let mut directory = PoolDirectory::with_drive(path, random::uuid_text(&pool.0), drive, lock)?;
+        (directory.made, directory.file.owner) = (made, before.and_then(|file| file.owner));
+        directory.become_owner()?;
+        Ok(directory)
+    }
+
+    /// A directory whose file is not written yet.
+    fn with_drive(path: &Path, pool: String, drive: Place, lock: DirectoryLock) -> Result<PoolDirectory, DriveError> {
         let file = PoolFile {
             format: FORMAT,
             pool,
@@ -115,26 +166,15 @@ impl PoolDirectory {
             drive,
         };
         let id = id_of(path, &file)?;
-        let mut directory = PoolDirectory { path: path.to_owned(), file, id, lock, made, owner: None, was_interrupted };
-        directory.become_owner()?;
-        Ok(directory)
-    }
-
-    /// Refuses a directory for a lost pool that is not empty.
-    pub(super) fn must_be_free(path: &Path) -> Result<(), DriveError> {
-        new_directory::must_be_vacant(path, "pool", [LOCK_FILE; 3], is_pool(path), is_pool(path))
-    }
-
-    /// The directory of a pool whose directory was lost: only the lock is written until
-    /// [`save_epoch`](PoolDirectory::save_epoch).
-    pub(super) fn restore(
-        path: &Path,
-        drive: &Location,
-        credentials: &Credentials,
-        pool: PoolId,
-    ) -> Result<PoolDirectory, DriveError> {
-        PoolDirectory::must_be_free(path)?;
-        PoolDirectory::make(path, drive, credentials, pool.0)
+        Ok(PoolDirectory {
+            path: path.to_owned(),
+            file,
+            id,
+            lock,
+            made: Vec::new(),
+            owner: None,
+            was_interrupted: false,
+        })
     }
 
     /// Opens the directory of a pool with an exclusive lock, which is held until this is dropped.
@@ -142,6 +182,14 @@ impl PoolDirectory {
         // Creates no lock file where there is no pool.
         must_be_pool(path)?;
         let mut directory = PoolDirectory::complete(path, locked(path, DirectoryLock::acquire(path))?)?;
+        directory.become_owner()?;
+        Ok(directory)
+    }
+
+    /// Opens the directory that a takeover has written, to reserve its drive.
+    pub(super) fn open_restored(path: &Path) -> Result<PoolDirectory, DriveError> {
+        let lock = locked(path, DirectoryLock::acquire(path))?;
+        let mut directory = PoolDirectory::of_file(path, read(path)?, lock)?;
         directory.become_owner()?;
         Ok(directory)
     }
@@ -161,6 +209,20 @@ impl PoolDirectory {
                 "repeat zonda pool create, which continues it; or remove the directory",
             ));
         }
+        if file.state == Some(FileState::Restoring) {
+            return Err(DriveError::new(
+                format!("the takeover of the pool into {} was interrupted", path.display()),
+                format!(
+                    "repeat it, which continues it: zonda pool takeover {} --drive {}",
+                    path.display(),
+                    file.drive.at
+                ),
+            ));
+        }
+        PoolDirectory::of_file(path, file, lock)
+    }
+
+    fn of_file(path: &Path, file: PoolFile, lock: DirectoryLock) -> Result<PoolDirectory, DriveError> {
         let id = id_of(path, &file)?;
         let path = path.to_owned();
         Ok(PoolDirectory { path, file, id, lock, made: Vec::new(), owner: None, was_interrupted: false })
@@ -316,6 +378,20 @@ impl PoolDirectory {
     pub(super) fn save_epoch(&mut self, epoch: u64) -> Result<(), DriveError> {
         (self.file.state, self.file.epoch) = (None, Some(epoch));
         self.save()
+    }
+
+    /// Saves the epoch, and that the drive is to be reserved for this directory.
+    pub(super) fn save_restoring(&mut self, epoch: u64) -> Result<(), DriveError> {
+        (self.file.state, self.file.epoch) = (Some(FileState::Restoring), Some(epoch));
+        self.save()
+    }
+
+    /// Saves that the drive is reserved for this directory.
+    pub(super) fn end_restoring(&mut self) -> Result<(), DriveError> {
+        match self.file.state.take_if(|state| *state == FileState::Restoring) {
+            Some(_) => self.save(),
+            None => Ok(()),
+        }
     }
 
     fn save(&self) -> Result<(), DriveError> {

@@ -4,7 +4,9 @@
 //! A reserved drive cannot be read, and its pool is not known before. The key of the holder has the
 //! first bytes of the UUID of the pool ([`crate::volume::owner`]): the pool that is then read must match,
 //! or the reservation is restored. From then on the drive is reserved without interruption: first for
-//! this program, then for the directory that it has written.
+//! this program, then for the directory that it has written. `pool.toml` has the state `restoring` until
+//! then. A takeover that is interrupted is repeated: it recognizes the reservation of the program before by
+//! the place in its host identifier, which is that of the directory.
 
 use std::path::{Path, PathBuf};
 
@@ -21,11 +23,14 @@ use crate::creation::remove_directories;
 use crate::look::Snapshot;
 use crate::probe::{Probe, Probed};
 use crate::volume::member_device::{MemberDevice, release};
-use crate::volume::owner::{describe_holder, upper_half};
+use crate::volume::owner::{describe_holder, place_of_path, upper_half};
 use crate::volume::targets::restore_reservation;
 use crate::{
     Access, Credentials, DriveError, Location, NamespaceOptions, TakenDrive, TakeoverOptions, TakeoverReport, random,
 };
+
+/// The host that was preempted, if it was an earlier takeover into the same directory.
+const INTERRUPTED: &str = "an interrupted takeover into this directory";
 
 /// The pool whose directory is recreated.
 #[derive(Clone, Debug)]
@@ -46,6 +51,8 @@ struct Reserved {
     device: MemberDevice,
     /// The host that was preempted.
     from: Option<Holder>,
+    /// It was a takeover into the same directory, which was interrupted.
+    is_repeated: bool,
 }
 
 /// A directory that was written.
@@ -54,6 +61,8 @@ struct Written {
     /// Directories that were created for it.
     made: Vec<PathBuf>,
     pool: PoolId,
+    /// An interrupted takeover had written it before.
+    is_continued: bool,
 }
 
 impl PoolDrive {
@@ -71,7 +80,7 @@ impl PoolDrive {
             Location::Image(image) => restore_on_image(path, lost, image),
             Location::Device(_) => restore_on_device(path, lost, ring),
             Location::NvmeTcp(_) => {
-                let mut reserved = Reserved::open(lost, ring)?;
+                let mut reserved = Reserved::open(path, lost, ring)?;
                 match reserved.restore(path, lost, ring) {
                     Ok(written) => reserved.pass_on(&written, lost, ring),
                     Err(error) => Err(reserved.undo(error, ring)),
@@ -144,9 +153,14 @@ fn pool_of(location: &Location, probed: &Probed) -> Result<PoolId, DriveError> {
 }
 
 impl Written {
+    /// Reserves the drive for the directory.
+    fn take_over(&self, options: TakeoverOptions, ring: &Ring) -> Result<TakeoverReport, DriveError> {
+        PoolDrive::take_over_for(PoolDirectory::open_restored(&self.path)?, options, ring)
+    }
+
     /// The drive could not be reserved for it.
     fn remove(&self) {
-        if let Ok(directory) = PoolDirectory::open(&self.path) {
+        if let Ok(directory) = PoolDirectory::open_restored(&self.path) {
             directory.remove();
             remove_directories(&self.made);
         }
@@ -155,14 +169,21 @@ impl Written {
 
 impl Reserved {
     /// Reserves the drive, and preempts the server that holds it.
-    fn open(lost: &LostPool, ring: &Ring) -> Result<Reserved, DriveError> {
-        let host = HostId(random::bytes::<16>()?);
+    fn open(path: &Path, lost: &LostPool, ring: &Ring) -> Result<Reserved, DriveError> {
+        let mut host = HostId(random::bytes::<16>()?);
+        host.0[..8].copy_from_slice(&place_of_path(path));
+        let interrupted = PoolDirectory::interrupted_owner(path);
+        let is_earlier = |holder: &Holder| holder.host.0[..8] == host.0[..8] || Some(holder.host) == interrupted;
         let access = Access { location: lost.drive.clone(), options: lost.credentials.options()? };
         // An attempt to reserve it without preempting reports the holder.
         let device = match claim(&access, host, 1, Preempts::NoHost, ring) {
             Ok(device) => device,
             Err(DriveError { holder: Some(holder), .. }) => {
-                let (keys, preempts) = (upper_of(&holder), preempted(host, &holder, lost)?);
+                let keys = upper_of(&holder);
+                let preempts = match is_earlier(&holder) {
+                    true => Preempts::HostsLike(place_in(&holder.host)),
+                    false => preempted(host, &holder, lost)?,
+                };
                 claim(&access, host, u64::from(keys) << 32 | 1, preempts, ring)?
             }
             Err(error) => return Err(error),
@@ -174,7 +195,8 @@ impl Reserved {
                 "use a drive of a server that supports reservations, such as zonda serve",
             ));
         };
-        Ok(Reserved { access, host, device, from: claimed.preempted })
+        let is_repeated = claimed.preempted.as_ref().is_some_and(is_earlier);
+        Ok(Reserved { access, host, device, from: claimed.preempted, is_repeated })
     }
 
     /// Reads the pool, and writes its directory.
@@ -182,13 +204,18 @@ impl Reserved {
         let geometry = self.device.own_geometry().clone();
         let probed = Probe::of_user(&geometry).run(&mut self.device, ring)?;
         let pool = pool_of(&lost.drive, &probed)?;
-        if let Some(holder) = self.from.filter(|holder| upper_of(holder) != upper_half(&pool.0) && !lost.force) {
+        let is_known = |holder: &Holder| {
+            upper_of(holder) == upper_half(&pool.0) || lost.force || (self.is_repeated && upper_of(holder) == 0)
+        };
+        if let Some(holder) = self.from.filter(|holder| !is_known(holder)) {
             return Err(no_server(lost, &holder));
         }
+        let is_continued = PoolDirectory::is_restoring(path);
         let mut directory = PoolDirectory::restore(path, &lost.drive, &lost.credentials, pool)?;
-        let saved = read_on(&directory, &mut self.device, ring).and_then(|report| directory.save_epoch(report.epoch));
+        let saved =
+            read_on(&directory, &mut self.device, ring).and_then(|report| directory.save_restoring(report.epoch));
         match saved {
-            Ok(()) => Ok(Written { path: path.to_owned(), made: directory.into_made(), pool }),
+            Ok(()) => Ok(Written { path: path.to_owned(), made: directory.into_made(), pool, is_continued }),
             Err(error) => {
                 directory.remove();
                 Err(error)
@@ -199,19 +226,25 @@ impl Reserved {
     /// Reserves the drive for the directory.
     fn pass_on(mut self, written: &Written, lost: &LostPool, ring: &Ring) -> Result<TakeoverReport, DriveError> {
         let options = TakeoverOptions { force: lost.force, ..TakeoverOptions::default() };
+        let is_continued = self.is_repeated || written.is_continued;
+        let told = |mut report: TakeoverReport, from: Option<String>| {
+            if let Some(from) = if is_continued { Some(INTERRUPTED.to_owned()) } else { from } {
+                report.drives.iter_mut().for_each(|drive| drive.taken_from = Some(from.clone()));
+            }
+            report
+        };
         let Some(from) = self.from else {
             // Its key is not one of the pool, and no other host had reserved the drive.
             release(vec![self.device], ring);
-            return PoolDrive::take_over(&written.path, options, ring).inspect_err(|_| written.remove());
+            let taken = written.take_over(options, ring).inspect_err(|_| written.remove());
+            return taken.map(|report| told(report, None));
         };
-        match PoolDrive::take_over(&written.path, options, ring) {
-            Ok(mut report) => {
+        match written.take_over(options, ring) {
+            Ok(report) => {
                 // The reservation of this program was replaced.
                 self.device.stay_reserved();
                 release(vec![self.device], ring);
-                let from = describe_holder("pool", &written.pool.0, &from);
-                report.drives.iter_mut().for_each(|drive| drive.taken_from = Some(from.clone()));
-                Ok(report)
+                Ok(told(report, Some(describe_holder("pool", &written.pool.0, &from))))
             }
             Err(error) => {
                 written.remove();
@@ -226,9 +259,8 @@ impl Reserved {
             release(vec![self.device], ring);
             return error;
         };
-        let mut place = [0; 8];
-        place.copy_from_slice(&self.host.0[..8]);
-        let restored = restore_reservation(Ok(self.access), holder, Preempts::HostsLike(place), ring);
+        let own = Preempts::HostsLike(place_in(&self.host));
+        let restored = restore_reservation(Ok(self.access), holder, own, ring);
         self.device.stay_reserved();
         match restored {
             Ok(other) => {
@@ -254,9 +286,14 @@ fn preempted(host: HostId, holder: &Holder, lost: &LostPool) -> Result<Preempts,
     if keys == 0 {
         return Err(no_server(lost, holder));
     }
-    let mut own = [0; 8];
-    own.copy_from_slice(&host.0[..8]);
-    Ok(Preempts::KeysLike(keys, own))
+    Ok(Preempts::KeysLike(keys, place_in(&host)))
+}
+
+/// The place in a host identifier.
+fn place_in(host: &HostId) -> [u8; 8] {
+    let mut place = [0; 8];
+    place.copy_from_slice(&host.0[..8]);
+    place
 }
 
 fn no_server(lost: &LostPool, holder: &Holder) -> DriveError {

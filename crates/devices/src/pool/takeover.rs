@@ -38,7 +38,16 @@ impl PoolDrive {
     /// this one; with the remedy. A reservation that was preempted is restored then, except in the
     /// last case.
     pub fn take_over(path: &Path, options: TakeoverOptions, ring: &Ring) -> Result<TakeoverReport, DriveError> {
-        let mut directory = PoolDirectory::open(path)?;
+        PoolDrive::take_over_for(PoolDirectory::open(path)?, options, ring)
+    }
+
+    /// The same, for a directory that is open.
+    pub(super) fn take_over_for(
+        mut directory: PoolDirectory,
+        options: TakeoverOptions,
+        ring: &Ring,
+    ) -> Result<TakeoverReport, DriveError> {
+        let path = directory.path().to_owned();
         if !is_behind_server(&directory.access()?.location) {
             return Err(DriveError::new(
                 format!("the pool in {} cannot be taken over: its drive is an image", path.display()),
@@ -68,6 +77,7 @@ impl PoolDrive {
         } else {
             leave_reserved(device, ring);
         }
+        directory.end_restoring()?;
         let drive = TakenDrive { at: directory.drive().to_owned(), taken_from, error: None };
         Ok(TakeoverReport { owner_epoch: directory.owner_epoch(), drives: vec![drive], is_enough: true })
     }

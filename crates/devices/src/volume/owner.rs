@@ -142,16 +142,28 @@ fn key_of(array: &[u8; 16], epoch: u32) -> ReservationKey {
 /// Identifies a lock file on a machine. A copy of the file has another inode and birth time, so it
 /// differs.
 pub(crate) fn place_of(array: &[u8; 16], lock: &Path) -> [u8; 8] {
-    let mut digest = Digest::new(CrcAlgorithm::Crc64Nvme);
-    digest.update(array);
-    let machine = MACHINE_FILES.iter().find_map(|file| fs::read(file).ok().filter(|text| !text.is_empty()));
-    digest.update(&machine.unwrap_or_default());
+    let mut digest = digest_of_machine(array);
     if let Ok(metadata) = fs::metadata(lock) {
         digest.update(&metadata.ino().to_le_bytes());
         let created = metadata.created().ok().and_then(|created| created.duration_since(UNIX_EPOCH).ok());
         digest.update(&created.map_or(0, |created| created.as_nanos()).to_le_bytes());
     }
     digest.finalize().to_be_bytes()
+}
+
+/// Identifies a path on a machine, for a program that has no lock yet.
+pub(crate) fn place_of_path(path: &Path) -> [u8; 8] {
+    let mut digest = digest_of_machine(b"path");
+    digest.update(std::path::absolute(path).as_deref().unwrap_or(path).as_os_str().as_encoded_bytes());
+    digest.finalize().to_be_bytes()
+}
+
+fn digest_of_machine(of: &[u8]) -> Digest {
+    let mut digest = Digest::new(CrcAlgorithm::Crc64Nvme);
+    digest.update(of);
+    let machine = MACHINE_FILES.iter().find_map(|file| fs::read(file).ok().filter(|text| !text.is_empty()));
+    digest.update(&machine.unwrap_or_default());
+    digest
 }
 
 #[cfg(test)]
