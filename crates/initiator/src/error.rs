@@ -109,7 +109,9 @@ impl InitiatorError {
                 "the server closed the connection: check its log, and that the port is an NVMe/TCP port"
             }
             (Reason::Timeout, Step::Serve) => "the server does not respond: check the server and the network",
-            (Reason::Timeout, Step::Negotiate(_)) => "check that the port is an NVMe/TCP port without TLS, and that its server is not paused",
+            (Reason::Timeout, Step::Negotiate(_)) => {
+                "check that the port is an NVMe/TCP port without TLS, and that its server is not paused"
+            }
             (Reason::Timeout, _) => {
                 "the server did not respond in time: check the server and the network, or raise the timeout"
             }

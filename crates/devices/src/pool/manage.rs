@@ -14,7 +14,7 @@ use super::drive::{PoolDrive, loop_failed};
 use super::report::PoolReport;
 use super::shared::{OpenPool, Phase};
 use super::shares;
-use crate::{DriveError, random};
+use crate::{DriveError, Location, random};
 
 /// A namespace is not smaller; it has at least one zone.
 const SIZE_MIN_BYTES: u64 = 512;
@@ -124,25 +124,22 @@ impl Pending {
         self.answers.extend(failed);
     }
 
-    pub(super) fn on_event(&mut self, event: PoolEvent) {
+    /// `failed` is why a change cannot be recorded, if it cannot.
+    pub(super) fn on_event(&mut self, event: PoolEvent, failed: &DriveError) {
         let (change, namespace, is_durable) = match event {
             PoolEvent::Created { namespace, is_durable } => (Change::Create, namespace, is_durable),
             PoolEvent::Resized { namespace, is_durable } => (Change::Resize, namespace, is_durable),
             PoolEvent::Deleted { namespace } => (Change::Delete, namespace, true),
             PoolEvent::Started { .. } => return,
             // Changes that are not recorded by now will not be.
-            PoolEvent::ReadOnly => return self.fail_all(&log_failed()),
+            PoolEvent::ReadOnly => return self.fail_all(failed),
         };
         let is_first = |(_, waited, of): &(PoolRequestId, Change, NamespaceId)| (*waited, *of) == (change, namespace);
         if let Some(place) = self.waiting.iter().position(is_first) {
             let (id, ..) = self.waiting.remove(place);
-            self.answers.push_back((id, if is_durable { Ok(()) } else { Err(log_failed()) }));
+            self.answers.push_back((id, if is_durable { Ok(()) } else { Err(failed.clone()) }));
         }
     }
-}
-
-fn log_failed() -> DriveError {
-    DriveError::new("the change cannot be recorded: both copies of the pool's log have failed", LOG_FAILED)
 }
 
 impl PoolDrive {
@@ -201,7 +198,7 @@ impl OpenPool {
                 let capacity_bytes = self.device.geometry(namespace).zone_capacity_bytes();
                 let zones = zones_of(*size, capacity_bytes)?;
                 let resized = self.device.resize_namespace(now, namespace, zones);
-                resized.map_err(|error| refused("resize", name, &error))?;
+                resized.map_err(|error| self.refused("resize", name, &error))?;
                 (Change::Resize, namespace)
             }
             PoolRequest::Delete { name } => {
@@ -214,7 +211,7 @@ impl OpenPool {
                 }
                 let uuid = self.pool().namespace_config(namespace).map(|config| config.uuid);
                 let deleted = self.device.delete_namespace(now, namespace);
-                deleted.map_err(|error| refused("delete", name, &error))?;
+                deleted.map_err(|error| self.refused("delete", name, &error))?;
                 self.leaving.extend(uuid.map(|uuid| (namespace, uuid)));
                 (Change::Delete, namespace)
             }
@@ -235,12 +232,52 @@ impl OpenPool {
 }
 
 impl OpenPool {
+    /// Why a change cannot be recorded: the drive has no space, or the log has failed.
+    pub(super) fn not_recorded(&self) -> DriveError {
+        if !self.device.activity().is_some_and(|activity| activity.lacks_space) {
+            let message = "the change cannot be recorded: both copies of the pool's log have failed";
+            return DriveError::new(message, LOG_FAILED);
+        }
+        let drive = self.directory.drive();
+        let (what, space) = match self.directory.access().map(|access| access.location) {
+            Ok(Location::Image(path)) => {
+                let path = path.display();
+                (
+                    format!("the file system of the drive {path} is full"),
+                    format!("free space on the file system of {path}"),
+                )
+            }
+            _ => (format!("the drive {drive} has no space"), "free space on the server of the drive".to_owned()),
+        };
+        DriveError::new(
+            format!("the change cannot be recorded: {what}"),
+            format!("{space}, and repeat the command; a server opens the pool again within 64 s"),
+        )
+    }
+
+    /// The pool refuses a change.
+    fn refused(&self, verb: &str, name: &str, error: &AdminError) -> DriveError {
+        let activity = self.device.activity().unwrap_or_default();
+        if self.pool().can_be_changed() {
+            return refused(verb, name, error);
+        }
+        let why = self.not_recorded();
+        if activity.is_reopening && !activity.lacks_space {
+            let message = format!("cannot {verb} the namespace \"{name}\": the pool is being opened again");
+            return DriveError::new(message, "repeat the command in a few seconds");
+        }
+        DriveError { message: format!("cannot {verb} the namespace \"{name}\": {}", why.message), ..why }
+    }
+
     /// The pool refuses a namespace.
     fn not_created(&self, new: &NewNamespace, error: &AdminError) -> DriveError {
+        if !self.pool().can_be_changed() {
+            return self.refused("create", &new.name, error);
+        }
         let report = self.report();
         let is_valid = report.namespace(&new.name).is_none() && (1..=WEIGHT_MAX).contains(&new.weight);
         let shortage = if is_valid { shares::shortage(&report, new) } else { None };
-        shortage.unwrap_or_else(|| refused("create", &new.name, error))
+        shortage.unwrap_or_else(|| self.refused("create", &new.name, error))
     }
 }
 

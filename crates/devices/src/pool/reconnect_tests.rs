@@ -371,3 +371,25 @@ fn a_mount_ends_when_the_connection_to_the_drive_is_lost_meanwhile() {
     assert!(error.message.contains("the connection to the drive is lost"), "{error}");
     assert!(error.help.contains("resume it if it is paused"), "{error}");
 }
+
+#[test]
+fn a_change_of_a_pool_whose_drive_has_no_space_names_that_and_the_remedy() {
+    let bench = Bench::new();
+    mock::set_out_of_space(&bench.drive, true);
+    let name = || "tenant".to_owned();
+    let size = NamespaceSize::Zones(5);
+    let new = NewNamespace { name: "other".to_owned(), size, max_active_zones: 1, weight: 1 };
+    // The first cannot be recorded, and the others are refused.
+    for request in [
+        PoolRequest::Resize { name: name(), size },
+        PoolRequest::Create(new),
+        PoolRequest::Resize { name: name(), size: NamespaceSize::Zones(6) },
+    ] {
+        let error = bench.pool().manage(&request, &bench.ring).expect_err("the drive has no space");
+        assert!(
+            error.message.contains("the file system of the drive") && error.message.contains(" is full"),
+            "{error}"
+        );
+        assert!(error.help.contains("free space on the file system of"), "{error}");
+    }
+}

@@ -333,7 +333,8 @@ impl OpenPool {
             }
             _ => {}
         }
-        self.pending.on_event(event);
+        let failed = self.not_recorded();
+        self.pending.on_event(event, &failed);
     }
 
     /// When to poll, unless the ring wakes the caller before.

@@ -9,7 +9,7 @@ use super::Pool;
 pub struct Activity {
     /// It is being opened again, or waits for its last commands before that: hosts wait.
     pub is_reopening: bool,
-    /// A write has failed because the drive had no space.
+    /// A write has failed because the drive had no space, or a record of the log.
     pub lacks_space: bool,
     /// Active zones of the drive in stripe groups.
     pub active_in_groups: u32,
@@ -41,7 +41,7 @@ impl Pool {
     pub fn activity(&self) -> Activity {
         Activity {
             is_reopening: self.is_paused,
-            lacks_space: self.lacks_space || self.no_space_until.is_some(),
+            lacks_space: self.lacks_space || self.log_lacks_space || self.no_space_until.is_some(),
             active_in_groups: self.zones.active_in_groups(),
             active_left: self.zones.obtainable(),
             doubtful_zones: self.zones.doubtful(),

@@ -105,6 +105,8 @@ impl NamespaceConfig {
     }
 }
 
+const UNCHANGEABLE: &str = "the pool cannot be changed now: its log has failed, or the drive has no space";
+
 fn refused<T>(text: impl Into<String>) -> Result<T, AdminError> {
     Err(AdminError(text.into()))
 }
@@ -117,7 +119,7 @@ impl Pool {
     pub fn create_namespace(&mut self, now: Instant, config: &NamespaceConfig) -> Result<NamespaceId, AdminError> {
         self.advance(now);
         if !self.can_be_changed() {
-            return refused("the pool cannot be changed now: its log has failed, or the drive has no space");
+            return refused(UNCHANGEABLE);
         }
         if self.namespaces.len() >= NAMESPACES_MAX {
             return refused(format!("the pool has {NAMESPACES_MAX} namespaces, and cannot have more: delete one"));
@@ -164,7 +166,10 @@ impl Pool {
         Ok(NamespaceId(id))
     }
 
-    fn can_be_changed(&self) -> bool {
+    /// Whether namespaces can be created, resized and deleted: its log can be written, and it is not about to
+    /// be opened again.
+    #[must_use]
+    pub fn can_be_changed(&self) -> bool {
         self.is_started && !self.is_read_only && !self.is_paused
     }
 
@@ -322,8 +327,11 @@ impl Pool {
         let Some(own) = self.namespaces.get(&id.0).filter(|own| own.is_listed && !own.is_leaving) else {
             return refused(format!("the pool has no namespace {id}"));
         };
-        if !self.can_be_changed() || zone_count == 0 {
-            return refused("the pool cannot be changed now, or the number of zones is 0");
+        if !self.can_be_changed() {
+            return refused(UNCHANGEABLE);
+        }
+        if zone_count == 0 {
+            return refused("a namespace has at least one zone");
         }
         let before = own.record.zone_count;
         if zone_count > before {
@@ -365,7 +373,7 @@ impl Pool {
             return refused(format!("the pool has no namespace {id}"));
         };
         if !can_be_changed {
-            return refused("the pool cannot be changed now: its log has failed, or the drive has no space");
+            return refused(UNCHANGEABLE);
         }
         let is_idle = own.vzones.iter().all(VZone::is_idle) && own.flushes.is_empty();
         if !is_idle {
