@@ -2,7 +2,7 @@
 
 use std::path::Path;
 
-use super::{Ran, assert_golden, file, golden, json_in, output_in, refused_in, scratch, zonda_in};
+use super::{Ran, assert_golden, file, golden, json_in, output_in, refused_in, root, scratch, zonda_in};
 
 /// Published results about drives that must be met.
 const DEVICE_MET_MIN: usize = 45;
@@ -177,6 +177,24 @@ fn an_experiment_of_the_user_has_a_table_a_page_and_measurements() {
     assert_eq!(output("measurements.csv"), measurements, "the same file gives the same bytes");
     let without_time = |text: &str| text.lines().filter(|line| !line.contains(" in ")).collect::<Vec<_>>().join("\n");
     assert_eq!(without_time(&again), without_time(&text));
+}
+
+#[test]
+fn the_spread_of_an_experiment_of_the_user_is_measured() {
+    let directory = scratch("lab-spread");
+    // With a load that is left open, and a profile beside the file.
+    let tiny = std::fs::read_to_string(root().join("crates/profiles/drives/tiny.toml")).expect("it is built in");
+    file(&directory, "own.toml", tiny);
+    let open = "\n[[open]]\nkey = \"run.time\"\nwhy = \"It is open.\"\nvalues = [\"5 ms\", \"20 ms\"]\n";
+    file(&directory, "mine.toml", MINE.replace("\"tiny\"", "\"./own.toml\"") + open);
+    let spreads = json_in(&directory, &["lab", "spread", "./mine.toml", "--seeds", "3", "--quiet", "--json"]);
+    assert_eq!((&spreads[0]["result"], spreads.as_array().map(Vec::len)), (&"mine-gain".into(), Some(1)));
+    assert_eq!(spreads[0]["values"].as_array().map(Vec::len), Some(3));
+    assert_eq!(spreads[0]["loads"].as_array().map(Vec::len), Some(2), "{spreads}");
+    let without = MINE.split("[[result]]").next().expect("a text has a beginning");
+    file(&directory, "without.toml", without);
+    let refused = refused_in(&directory, &["lab", "spread", "without.toml"]);
+    assert!(refused.contains("without.toml has no results whose spread could be measured"), "{refused}");
 }
 
 #[test]

@@ -51,7 +51,8 @@ const COMPARE_EXAMPLES: &str = "Examples:
 
 const SPREAD_EXAMPLES: &str = "Examples:
   zonda lab spread ezns-figure-17     run with 20 seeds, and with other values of open loads
-  zonda lab spread zapraid --seeds 5  run the results of a paper with five seeds";
+  zonda lab spread zapraid --seeds 5  run the results of a paper with five seeds
+  zonda lab spread mine.toml          run the results of a file";
 
 #[derive(Debug, Subcommand)]
 #[command(after_long_help = EXAMPLES)]
@@ -109,8 +110,9 @@ pub(crate) struct CompareArgs {
 
 #[derive(Debug, Args)]
 pub(crate) struct SpreadArgs {
-    /// Experiments, papers, or IDs of published results [default: all built-in experiments]
-    #[arg(value_name = "ID|PAPER")]
+    /// Experiments, papers, IDs of published results, or .toml files [default: all built-in
+    /// experiments]
+    #[arg(value_name = "ID|PAPER|FILE.toml")]
     what: Vec<String>,
     /// Number of seeds
     #[arg(long, value_name = "N", default_value_t = SPREAD_SEEDS)]

@@ -30,11 +30,17 @@ pub(super) fn all() -> Vec<LabExperiment> {
 
 /// The experiments that the arguments name, without duplicates, in the order of the arguments.
 pub(super) fn picked(words: &[String]) -> Result<Vec<LabExperiment>, Failure> {
-    let mut picked: Vec<LabExperiment> = Vec::new();
+    Ok(picked_with_files(words)?.into_iter().map(|(experiment, _)| experiment).collect())
+}
+
+/// The same, with the path of each that is not built in.
+pub(super) fn picked_with_files(words: &[String]) -> Result<Vec<(LabExperiment, Option<&str>)>, Failure> {
+    let mut picked: Vec<(LabExperiment, Option<&str>)> = Vec::new();
     for word in words {
+        let file = is_file(word).then_some(word.as_str());
         for experiment in named(word)? {
-            match picked.iter().find(|earlier| earlier.id == experiment.id) {
-                None => picked.push(experiment),
+            match picked.iter().map(|(earlier, _)| earlier).find(|earlier| earlier.id == experiment.id) {
+                None => picked.push((experiment, file)),
                 Some(earlier) if earlier.text == experiment.text => {}
                 Some(_) => {
                     let message = format!("two different files are named {}.toml", experiment.id);
@@ -47,8 +53,13 @@ pub(super) fn picked(words: &[String]) -> Result<Vec<LabExperiment>, Failure> {
     Ok(picked)
 }
 
+/// Whether a word is the path of a file.
+fn is_file(word: &str) -> bool {
+    word.ends_with(".toml") || word.contains('/')
+}
+
 fn named(word: &str) -> Result<Vec<LabExperiment>, Failure> {
-    if word.ends_with(".toml") || word.contains('/') {
+    if is_file(word) {
         return Ok(vec![from_file(word)?]);
     }
     if let Some(experiment) = builtin(word, &BUILTIN_PROFILES) {

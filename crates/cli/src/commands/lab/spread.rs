@@ -8,6 +8,8 @@ use std::time::Instant;
 use zonda_lab::{
     LabError, LabExperiment, Metric, Outcome, Point, ResultPlan, Spread, SpreadSummary, Variation, Verdict,
 };
+use zonda_profiles::BUILTIN;
+use zonda_stack::Profiles;
 
 use super::{SpreadArgs, pick};
 use crate::errors::Failure;
@@ -31,14 +33,19 @@ struct Runs {
 }
 
 pub(super) fn run(args: &SpreadArgs) -> Result<(), Failure> {
-    if let Some(file) = args.what.iter().find(|word| word.ends_with(".toml") || word.contains('/')) {
-        let help = "name an experiment, a paper or a result; zonda lab run runs files";
-        return Err(Failure::input(format!("no built-in experiment is named \"{file}\""), help));
+    let experiments = match args.what.is_empty() {
+        true => pick::all().into_iter().map(|experiment| (experiment, None)).collect(),
+        false => pick::picked_with_files(&args.what)?,
+    };
+    if let Some((_, Some(file))) = experiments.iter().find(|(own, file)| file.is_some() && own.results.is_empty()) {
+        let help = "add the tables [[result]] that are to be compared, as zonda lab show ID prints them";
+        return Err(Failure::input(format!("{file} has no results whose spread could be measured"), help));
     }
-    let experiments = if args.what.is_empty() { pick::all() } else { pick::picked(&args.what)? };
     let mut spreads: Vec<(Spread, ResultPlan)> = Vec::new();
-    for (place, experiment) in experiments.iter().enumerate() {
-        let runs = runs_of(experiment, args.seeds.get())?;
+    for (place, (experiment, file)) in experiments.iter().enumerate() {
+        let read_file = files::reader_beside(file.unwrap_or_default());
+        let profiles = Profiles::new(BUILTIN, &read_file);
+        let runs = runs_of(experiment, args.seeds.get(), file.map_or(&BUILTIN_PROFILES, |_| &profiles))?;
         let title =
             format!("{} of {}: {}", place + 1, counted(experiments.len() as u64, "experiment"), experiment.title);
         let outcomes = measure(&runs, args.threads, args.quiet, &title);
@@ -55,8 +62,8 @@ pub(super) fn run(args: &SpreadArgs) -> Result<(), Failure> {
     print(&table(&spreads))
 }
 
-/// The runs of an experiment that has results.
-fn runs_of(experiment: &LabExperiment, seeds: u32) -> Result<Vec<Runs>, Failure> {
+/// The runs of an experiment that has results, with the profiles that it may name.
+fn runs_of(experiment: &LabExperiment, seeds: u32, profiles: &Profiles<'_>) -> Result<Vec<Runs>, Failure> {
     let is_simulated = |place: &usize| !experiment.is_of_host(&experiment.results[*place]);
     let results: Vec<usize> = (0..experiment.results.len()).filter(is_simulated).collect();
     let mut own = experiment.clone().for_results(&results);
@@ -64,7 +71,7 @@ fn runs_of(experiment: &LabExperiment, seeds: u32) -> Result<Vec<Runs>, Failure>
     let mut runs = vec![Runs { experiment: own, variation: None, results }];
     for open in &experiment.open {
         for variation in open.variations() {
-            let varied = experiment.varied(&variation, &BUILTIN_PROFILES).map_err(|error| failure(&error))?;
+            let varied = experiment.varied(&variation, profiles).map_err(|error| failure(&error))?;
             runs.extend(varied.map(|varied| Runs {
                 experiment: varied.for_results(&open.results),
                 variation: Some(variation),
