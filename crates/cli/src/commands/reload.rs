@@ -56,8 +56,10 @@ pub(crate) fn run(args: &ReloadArgs) -> Result<(), Failure> {
     let before = fetch(&args.http)?;
     let Some(configuration) = &before.configuration else {
         return Err(Failure::input(
-            format!("the server at {} has no configuration file to reload", args.http),
-            "start it with zonda serve --config FILE",
+            format!("the server at {} was started without a configuration file, and cannot reload", args.http),
+            "to export what its directories hold now, for example a new namespace of a pool, restart it; to change exports \
+             while hosts are connected, list them in a file and start it with zonda serve --config FILE \
+             (docs/guide/serve.md)",
         ));
     };
     let process = process_of(&before, &args.http)?;

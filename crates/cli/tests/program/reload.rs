@@ -204,7 +204,9 @@ fn zonda_reload_signals_only_servers_that_can_reload() {
     make_image(&directory);
     let server = Server::start(&directory, &["drives/a"]);
     let none = refused_in(&directory, &["reload", "--http", server.http()]);
-    assert!(none.contains("has no configuration file to reload"), "{none}");
+    assert!(none.contains("was started without a configuration file, and cannot reload"), "{none}");
+    let help = none.split_whitespace().collect::<Vec<_>>().join(" ");
+    assert!(help.contains("restart it") && help.contains("zonda serve --config FILE"), "{none}");
     let http = server.http().to_owned();
     server.stop();
     let gone = refused_in(&directory, &["reload", "--http", &http]);
