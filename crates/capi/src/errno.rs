@@ -34,6 +34,7 @@ pub(crate) fn text_of(status: u16) -> &'static CStr {
         0x006 => c"internal error",
         0x007 => c"abort requested",
         0x00b => c"invalid namespace",
+        0x020 => c"namespace is write protected",
         0x080 => c"LBA out of range",
         0x081 => c"capacity exceeded",
         0x082 => c"namespace not ready",
@@ -60,6 +61,7 @@ pub(crate) fn remedy_of(status: u16) -> &'static str {
     match status {
         0x002 => "address a zone by its first block, and check the limits in the geometry",
         0x005 | 0x007 | 0x082 => "check that the server is running, and open the namespace again",
+        0x020 => "open a namespace that is not served read-only",
         0x083 => "another host holds a reservation, as the server of a volume does on its members: stop that server",
         0x080 => "use LBAs within the namespace",
         0x081 => "free space on the file system of the image, then write again",

@@ -47,7 +47,7 @@ pub struct NamespaceOptions {
     /// time; zero: never.
     pub spin: Duration,
     /// Whether the user of a [`Connection`] reads only: commands that would change something fail with
-    /// Write Fault, and a device file is opened read-only. Without effect on images and volumes, which
+    /// Namespace is Write Protected, and a device file is opened read-only. Without effect on images and volumes, which
     /// are opened for writing ([`ReadOnlyImage`](crate::ReadOnlyImage) is not).
     pub read_only: bool,
 }

@@ -168,8 +168,8 @@ impl ZonedDevice for ReadOnlyImage {
         &self.namespaces
     }
 
-    /// A flush succeeds at once. Commands that would change something fail with Write Fault;
-    /// servers reject them before, with the status of their protocol.
+    /// A flush succeeds at once. Commands that would change something fail as those to a write
+    /// protected namespace; servers reject them before, with the status of their protocol.
     fn submit(&mut self, now: Instant, command: Command) -> Result<(), QueueFull> {
         assert!(!self.is_closing, "a drive that is being closed takes no commands");
         let id = command.id;
@@ -183,7 +183,7 @@ impl ZonedDevice for ReadOnlyImage {
             | HostOperation::WriteZeroes { .. }
             | HostOperation::Deallocate { .. }
             | HostOperation::ManageZones { .. } => {
-                self.completions.push_back(Completion::of(id, Status::WriteFault));
+                self.completions.push_back(Completion::of(id, Status::NamespaceWriteProtected));
             }
         }
         self.has_news = true;

@@ -258,6 +258,11 @@ mod tests {
             let field = StatusCode::from(status).status_field();
             assert_eq!(StatusCode::from_status_field(field).to_device_status(), status);
         }
+        assert_eq!(
+            StatusCode::NAMESPACE_WRITE_PROTECTED.to_device_status(),
+            Status::NamespaceWriteProtected,
+            "a host is told why its write fails"
+        );
         assert_eq!(StatusCode::CONNECT_INVALID_HOST.to_device_status(), Status::InternalError);
     }
 

@@ -22,6 +22,8 @@ pub enum Status {
     AbortRequested = 0x007,
     /// 0/0Bh: the namespace does not exist.
     InvalidNamespace = 0x00b,
+    /// 0/20h: the namespace is write protected, as one that is served read-only.
+    NamespaceWriteProtected = 0x020,
     /// 0/80h: a block beyond the end of the namespace.
     LbaOutOfRange = 0x080,
     /// 0/81h: no space left for the write, below the namespace's size: Linux reports ENOSPC.
@@ -59,13 +61,14 @@ pub enum Status {
 
 impl Status {
     /// Every status except success, in the order of the codes.
-    pub const ERRORS: [Status; 22] = [
+    pub const ERRORS: [Status; 23] = [
         Status::InvalidField,
         Status::DataTransferError,
         Status::AbortedPowerLoss,
         Status::InternalError,
         Status::AbortRequested,
         Status::InvalidNamespace,
+        Status::NamespaceWriteProtected,
         Status::LbaOutOfRange,
         Status::CapacityExceeded,
         Status::NamespaceNotReady,
@@ -113,6 +116,7 @@ impl fmt::Display for Status {
             Status::InternalError => "internal error",
             Status::AbortRequested => "abort requested",
             Status::InvalidNamespace => "invalid namespace",
+            Status::NamespaceWriteProtected => "namespace is write protected",
             Status::LbaOutOfRange => "LBA out of range",
             Status::CapacityExceeded => "capacity exceeded",
             Status::NamespaceNotReady => "namespace not ready",
@@ -156,10 +160,10 @@ mod tests {
     #[test]
     fn every_error_has_the_code_of_the_specification() {
         let codes = Status::ERRORS.map(|status| (status.code_type(), status.code()));
-        let generic = [0x02, 0x04, 0x05, 0x06, 0x07, 0x0b, 0x80, 0x81, 0x82, 0x83].map(|code| (0, code));
-        assert_eq!(codes[..10], generic);
-        assert_eq!(codes[10..20].to_vec(), (0xb6..=0xbf).map(|code| (1, code)).collect::<Vec<_>>());
-        assert_eq!(codes[20..], [(2, 0x80), (2, 0x81)]);
+        let generic = [0x02, 0x04, 0x05, 0x06, 0x07, 0x0b, 0x20, 0x80, 0x81, 0x82, 0x83].map(|code| (0, code));
+        assert_eq!(codes[..11], generic);
+        assert_eq!(codes[11..21].to_vec(), (0xb6..=0xbf).map(|code| (1, code)).collect::<Vec<_>>());
+        assert_eq!(codes[21..], [(2, 0x80), (2, 0x81)]);
         assert_eq!((Status::Success.code_type(), Status::Success.code()), (0, 0));
     }
 }

@@ -216,9 +216,8 @@ pub(crate) fn remedy(status: Status) -> &'static str {
         Status::AbortedPowerLoss | Status::NamespaceNotReady => {
             "the connection was lost: check that the server is running, then try again"
         }
-        // Also the status of writes to a write protected namespace.
-        Status::WriteFault => {
-            "check whether the namespace is served read-only (zonda status); if not, see the log of the server"
+        Status::NamespaceWriteProtected => {
+            "the namespace is served read-only (zonda status): remove read_only from the configuration of its server"
         }
         _ => "see the log of the server",
     }

@@ -110,7 +110,8 @@ fn zones_of_an_image_that_is_served_read_only_are_reported_and_not_managed() {
     let url = server.url(0);
     for action in ["reset", "open", "finish", "close"] {
         let refusal = words_of(&refused_in(&directory, &["zone", action, url, "2"]));
-        assert!(refusal.contains("check whether the namespace is served read-only"), "{action}: {refusal}");
+        assert!(refusal.contains("namespace is write protected"), "{action}: {refusal}");
+        assert!(refusal.contains("the namespace is served read-only (zonda status)"), "{action}: {refusal}");
     }
     let report = json_in(&directory, &["zone", "report", url, "2", "--json"]);
     assert_eq!(report["zones"][0]["state"], "full");

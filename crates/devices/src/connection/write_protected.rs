@@ -8,8 +8,8 @@ use zonda_zoned::{
 use crate::drive::as_the_drive_below;
 use crate::{Drive, DriveFacts, SchedulerFacts};
 
-/// A drive whose user may read only: commands that would change something fail with Write Fault and do
-/// not reach it, and flushes, of which none is needed, succeed.
+/// A drive whose user may read only: commands that would change something fail as those to a write
+/// protected namespace, and do not reach it, and flushes, of which none is needed, succeed.
 pub(crate) struct WriteProtected {
     drive: Box<dyn Drive>,
     /// Completions of commands that did not reach the drive.
@@ -45,7 +45,7 @@ impl ZonedDevice for WriteProtected {
             | Operation::Append { .. }
             | Operation::WriteZeroes { .. }
             | Operation::Deallocate { .. }
-            | Operation::ManageZones { .. } => Status::WriteFault,
+            | Operation::ManageZones { .. } => Status::NamespaceWriteProtected,
         };
         self.completions.push(Completion::of(command.id, status));
         Ok(())
@@ -116,7 +116,7 @@ mod tests {
             if is_read {
                 assert!(completion == oracle.execute(&command), "{:?}", command.operation);
             }
-            refused += usize::from(completion.status == Status::WriteFault);
+            refused += usize::from(completion.status == Status::NamespaceWriteProtected);
             read += usize::from(is_read);
         }
         assert!(read > 50 && refused > 50, "{read} reads, {refused} refused");

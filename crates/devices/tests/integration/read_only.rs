@@ -116,7 +116,7 @@ fn commands_that_would_change_something_fail_and_change_neither_files_nor_zones(
         manage(ZoneAction::Reset, ZoneTarget::All),
     ] {
         let name = operation.name();
-        assert_eq!(execute(&mut drive, &ring, operation).status, Status::WriteFault, "{name}");
+        assert_eq!(execute(&mut drive, &ring, operation).status, Status::NamespaceWriteProtected, "{name}");
     }
     assert_eq!(execute(&mut drive, &ring, Operation::Flush).status, Status::Success, "there is nothing to flush");
     assert_eq!(drive.facts(), facts);

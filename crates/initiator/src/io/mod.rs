@@ -352,7 +352,6 @@ fn device_status(status: StatusCode) -> Status {
         StatusCode::COMMAND_INTERRUPTED => Status::NamespaceNotReady,
         StatusCode::INVALID_OPCODE => Status::InvalidField,
         StatusCode::ABORTED_QUEUE_DELETED | StatusCode::ABORTED_BY_HOST => Status::AbortRequested,
-        StatusCode::NAMESPACE_WRITE_PROTECTED => Status::WriteFault,
         status => status.to_device_status(),
     }
 }

@@ -416,7 +416,9 @@ fn contents(outcome: Outcome, bytes: u64) -> Result<Option<Bytes>, NbdError> {
 fn error_of(status: Status) -> NbdError {
     match status {
         Status::ZoneIsFull | Status::CapacityExceeded => NbdError::NoSpace,
-        Status::ZoneIsReadOnly | Status::ReservationConflict => NbdError::NotPermitted,
+        Status::ZoneIsReadOnly | Status::NamespaceWriteProtected | Status::ReservationConflict => {
+            NbdError::NotPermitted
+        }
         Status::InvalidField | Status::LbaOutOfRange => NbdError::Invalid,
         _ => NbdError::Io,
     }
