@@ -221,7 +221,7 @@ impl VZone {
             generation: self.generation,
             is_finished: self.is_finished,
             is_finished_by_pool: self.is_finished_by_pool,
-            is_read_only: self.has_failed && !self.lacks_space,
+            is_read_only: self.has_failed && !self.lacks_space && !self.is_finished_by_pool,
             is_offline: self.is_offline,
             written_blocks: self.written,
             extension: self.extension.clone(),

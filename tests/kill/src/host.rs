@@ -338,8 +338,7 @@ impl Session<'_, '_> {
             Errors::Never => false,
             Errors::Space => status == Status::CapacityExceeded && name != "read",
             // Writes behind one that has found none are at a wrong place; a zone whose Reset was not recorded
-            // is offline until the pool was opened again; and another may have become active instead of one
-            // that was full, which is read only then.
+            // is offline until the pool was opened again; and another may have become active instead of it.
             Errors::ZoneSpace => {
                 let follows = matches!(
                     status,
@@ -347,7 +346,6 @@ impl Session<'_, '_> {
                         | Status::InvalidZoneStateTransition
                         | Status::ZoneIsOffline
                         | Status::ZoneIsFull
-                        | Status::ZoneIsReadOnly
                         | Status::TooManyActiveZones
                 );
                 (status == Status::CapacityExceeded && name != "read") || (follows && self.tally.errors > 0)

@@ -176,7 +176,7 @@ impl Pool {
         let own = self.vzone(namespace, vzone);
         own.writes.pop_front();
         let status = match (own.has_failed, write.refusal) {
-            (true, _) if own.lacks_space => Status::CapacityExceeded,
+            (true, _) if own.lacks_space || own.is_finished_by_pool => Status::CapacityExceeded,
             (true, _) => Status::ZoneIsReadOnly,
             (false, Some(refusal)) if write.status.is_success() => {
                 own.written = own.written.max(write.issued);

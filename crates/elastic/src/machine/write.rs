@@ -185,7 +185,8 @@ impl Pool {
     }
 
     /// A write has failed, the one with this number or the oldest that has not ended: the v-zone is read
-    /// only from its first block on.
+    /// only from its first block on. One that has found no space is closed, or finished if it was full and
+    /// no v-zone can become active.
     pub(super) fn fail(&mut self, namespace: u32, vzone: u32, number: Option<u64>) {
         let number = number.or_else(|| self.oldest_write(namespace, vzone));
         let own = self.vzone(namespace, vzone);
@@ -204,10 +205,15 @@ impl Pool {
         };
         let found = self.namespaces.get_mut(&namespace).expect("it has the v-zone");
         let own = &mut found.vzones[vzone as usize];
+        if own.lacks_space && !is_cut && state == ZoneState::Full {
+            // Another v-zone has become active instead of it.
+            (own.is_finished, own.is_finished_by_pool) = (true, true);
+            found.table.finish_by_controller_at(zone, Blocks(own.written));
+        }
         own.lacks_space &= is_cut;
         // Of one that lacks space and holds blocks, the table says what a mount will find.
         let is_counted = own.lacks_space && own.written > 0;
-        if !own.lacks_space {
+        if !own.lacks_space && !own.is_finished_by_pool {
             found.table.degrade(zone, ZoneState::ReadOnly);
         }
         let own = &mut found.vzones[vzone as usize];

@@ -351,12 +351,11 @@ fn place(mut vzone: VZone, own: &mut Namespace, index: u32) {
     // A host reads nothing of a damaged one.
     let written = Blocks(if vzone.is_damaged { 0 } else { vzone.written });
     if table.set_written(zone, written).is_err() {
-        // More are active than the limits allow, which no writer does: it can be read.
-        vzone.has_failed = true;
-        // A full zone is not active, and its blocks can be read.
-        let capacity = table.geometry().zone_capacity_blocks;
-        let is_placed = table.set_written(zone, capacity);
-        vzone.is_damaged |= is_placed.is_err();
+        // More are active than the limits allow: a write that was to fill one has found no space, and another
+        // was active instead. A full zone is not active, and its blocks can be read.
+        table.finish_by_controller_at(zone, written);
+        (vzone.is_finished, vzone.is_finished_by_pool, vzone.is_unrecorded) = (true, true, true);
+        vzone.torn = None;
     }
     if let Some(extension) = vzone.extension.clone() {
         vzone.has_failed |= !table.restore_extension(zone, extension);
@@ -365,7 +364,7 @@ fn place(mut vzone: VZone, own: &mut Namespace, index: u32) {
     let mut effects = Vec::new();
     if vzone.is_finished_by_pool && table.zone(zone).state.is_active() {
         table.finish_by_controller(zone);
-    } else if vzone.is_finished && !vzone.is_damaged {
+    } else if vzone.is_finished && !vzone.is_finished_by_pool && !vzone.is_damaged {
         let _ = table.manage(&ZoneAction::Finish, ZoneTarget::Zone(start), &mut effects);
     }
     if vzone.is_damaged || vzone.is_offline {

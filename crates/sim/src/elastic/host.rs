@@ -181,8 +181,11 @@ impl ElasticRun<'_> {
 
     fn write(&mut self, tenant: usize, zone: usize, kind: usize, geometry: &Geometry) {
         let (state, over_active, over_open) = self.limits(tenant, zone);
+        let own = &self.tenants[tenant].zones[zone];
         let is_writable = state.is_active() || state == ZoneState::Empty;
-        if !is_writable || self.tenants[tenant].zones[zone].is_suspended {
+        // The errors of writes that were to fill it may be on their way.
+        let is_filled = own.now.blocks.len() as u64 >= geometry.zone_capacity_blocks.0;
+        if !is_writable || own.is_suspended || is_filled {
             return;
         }
         let refused = over_active.or(over_open);
@@ -353,10 +356,6 @@ impl ElasticRun<'_> {
                     | Status::ZoneIsFull
                     | Status::TooManyActiveZones
             );
-            // One that was full, and has no active zone left to be written again, is read only.
-            let capacity = self.device().geometry(id).zone_capacity_blocks.0;
-            let was_full = self.tenants[tenant].zones[zone].now.blocks.len() as u64 == capacity;
-            let follows = follows || (was_full && status == Status::ZoneIsReadOnly);
             let is_without_space = (needs_space && follows || is_unrecorded) && self.lacked_space;
             if (is_refused && has_failures) || is_without_space {
                 self.tenants[tenant].zones[zone].is_suspended = true;

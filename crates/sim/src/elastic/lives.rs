@@ -241,7 +241,7 @@ impl ElasticRun<'_> {
             for (zone, found) in found.into_iter().enumerate() {
                 self.hash.mix(found.state as u64);
                 self.hash.mix(found.pointer.unwrap_or(u64::MAX));
-                let is_excused = self.is_excused(tenant, zone) || self.is_unfilled(tenant, zone, &found);
+                let is_excused = self.is_excused(tenant, zone);
                 let own = &mut self.tenants[tenant].zones[zone];
                 let mut copy = own.clone();
                 let is_running = crash.is_none();
@@ -266,13 +266,6 @@ impl ElasticRun<'_> {
             }
         }
         Ok(())
-    }
-
-    /// Whether the write that was to fill a zone has found no space: another one may have become active
-    /// instead.
-    pub(super) fn is_unfilled(&self, tenant: usize, zone: usize, found: &ZoneFound) -> bool {
-        let own = &self.tenants[tenant].zones[zone].now;
-        own.is_cut && own.blocks.len() == found.blocks.len()
     }
 
     /// The zones of a namespace, as its host finds them.

@@ -24,7 +24,7 @@ impl ElasticRun<'_> {
         }
         let Some(place) = self.tenants.iter().position(|tenant| tenant.id == id) else { return Ok(()) };
         let Some(found) = found.get(zone) else { return Ok(()) };
-        let is_excused = self.is_excused(place, zone) || self.is_unfilled(place, zone, found);
+        let is_excused = self.is_excused(place, zone);
         self.trace.log(self.now, || format!("the host of namespace {id} looks at zone {zone}: {}", found.state));
         let (tag, index) = (self.tenants[place].tag, ZoneIndex(zone as u32));
         let own = &mut self.tenants[place].zones[zone];

@@ -33,6 +33,23 @@ impl ZoneTable {
         self.changed.insert(zone);
     }
 
+    /// The same for a zone that is empty, or full by being written, and that holds only the blocks up to
+    /// `write_pointer_blocks`: without the active resource that it would need as a closed one.
+    ///
+    /// # Panics
+    /// If the zone is in another state, and for a pointer past the capacity.
+    pub fn finish_by_controller_at(&mut self, zone: ZoneIndex, write_pointer_blocks: Blocks) {
+        let entry = *self.entry(zone);
+        let is_possible = matches!(entry.state, ZoneState::Empty | ZoneState::Full) && !entry.finished_by_host;
+        assert!(is_possible, "zone {zone} is {}, and cannot be finished at a block", entry.state);
+        assert!(write_pointer_blocks <= self.geometry.zone_capacity_blocks, "zone {zone} has not so many blocks");
+        self.change_state(zone, ZoneState::Full);
+        let entry = self.entry_mut(zone);
+        (entry.write_pointer, entry.written) = (write_pointer_blocks.0, write_pointer_blocks.0);
+        entry.finished_by_controller = true;
+        self.changed.insert(zone);
+    }
+
     /// A power cycle: open zones are closed, or empty if the host has only opened them. A ZRWA
     /// stays with its zone. The Changed Zone List is emptied.
     pub fn power_cycle(&mut self) {

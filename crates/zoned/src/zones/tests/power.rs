@@ -44,6 +44,23 @@ fn a_zone_that_the_controller_finishes_is_full_says_so_and_is_empty_after_a_rese
 }
 
 #[test]
+fn a_zone_that_cannot_be_closed_is_finished_where_its_blocks_end() {
+    for from in [ZoneState::Empty, ZoneState::Full] {
+        let mut table = tiny();
+        let written = if from == ZoneState::Full { table.geometry().zone_capacity_blocks } else { Blocks(0) };
+        table.set_written(ZoneIndex(0), written).expect("no other zone is active");
+        table.finish_by_controller_at(ZoneIndex(0), Blocks(3));
+        table.check_invariants();
+        let view = table.zone(ZoneIndex(0));
+        assert_eq!((view.state, view.attributes.code()), (ZoneState::Full, 1), "{from}");
+        assert_eq!(table.readable_blocks(ZoneIndex(0)), Blocks(3), "{from}");
+        assert_eq!(table.active_zones(), 0, "{from}");
+        manage(&mut table, &ZoneAction::Reset, 0);
+        assert_eq!(table.zone(ZoneIndex(0)).state, ZoneState::Empty, "{from}");
+    }
+}
+
+#[test]
 #[should_panic(expected = "zone 1 is empty, and cannot be finished by the controller")]
 fn the_controller_finishes_no_zone_that_is_not_active() {
     tiny().finish_by_controller(ZoneIndex(1));
