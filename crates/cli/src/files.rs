@@ -1,9 +1,10 @@
 //! Reading and writing files, with errors that state a remedy.
 
-use std::fs::{self, File};
-use std::io::{self, Read};
+use std::fs;
+use std::io;
 use std::path::{Path, PathBuf};
 
+use zonda_devices::{TextError, TextSource};
 use zonda_profiles::BUILTIN;
 use zonda_ssd::description::Profiles;
 
@@ -16,19 +17,26 @@ const TEXT_BYTES_MAX: u64 = 16 << 20;
 /// Reads the text of a file, or of the standard input for `-`. `examples` is where there are files
 /// of this kind, for the error.
 pub(crate) fn read_text(path: &str, examples: &str) -> Result<String, Failure> {
-    let text = if path == "-" { text_of(io::stdin().lock()) } else { read(Path::new(path)) };
-    text.map_err(|reason| {
-        let help = match reason.as_str() {
-            NO_FILE => format!("check the path; {examples}"),
-            A_DIRECTORY => match remedies::drive_at(Path::new(path)) {
+    read_up_to(path, TEXT_BYTES_MAX).map_err(|error| {
+        let help = match &error {
+            TextError::Missing => format!("check the path; {examples}"),
+            TextError::Directory => match remedies::drive_at(Path::new(path)) {
                 Some(drive) => format!("it is {drive}: zonda serve {path} serves it; name a file here"),
                 None => "name a file in this directory".to_owned(),
             },
-            NO_PERMISSION => "make the file readable, or copy it".to_owned(),
+            TextError::NotPermitted => "make the file readable, or copy it".to_owned(),
             _ => format!("name a text file of at most {} MiB; {examples}", TEXT_BYTES_MAX >> 20),
         };
-        Failure::input(format!("cannot read {}: {reason}", shown(path)), help)
+        Failure::input(format!("cannot read {}: {error}", shown(path)), help)
     })
+}
+
+/// Reads the text of a file or pipe, or of the standard input for `-`, of at most `bytes_max` bytes.
+pub(crate) fn read_up_to(path: &str, bytes_max: u64) -> Result<String, TextError> {
+    match path {
+        "-" => zonda_devices::text_of(io::stdin().lock(), bytes_max),
+        path => zonda_devices::read_text(Path::new(path), bytes_max, TextSource::FileOrPipe),
+    }
 }
 
 /// Where there are job files and configuration files.
@@ -64,36 +72,9 @@ fn directory_of(file: &str) -> PathBuf {
     }
 }
 
-const NO_FILE: &str = "no such file";
-const A_DIRECTORY: &str = "is a directory";
-const NO_PERMISSION: &str = "permission denied";
-
 /// Reads the text of a file.
 pub(crate) fn read(path: &Path) -> Result<String, String> {
-    let reason = |error: io::Error| match error.kind() {
-        io::ErrorKind::NotFound => NO_FILE.to_owned(),
-        io::ErrorKind::PermissionDenied => NO_PERMISSION.to_owned(),
-        io::ErrorKind::IsADirectory => A_DIRECTORY.to_owned(),
-        _ => error.to_string(),
-    };
-    let file = File::open(path).map_err(reason)?;
-    if file.metadata().map_err(reason)?.is_dir() {
-        return Err(A_DIRECTORY.to_owned());
-    }
-    text_of(file)
-}
-
-fn text_of(reader: impl Read) -> Result<String, String> {
-    let mut bytes = Vec::new();
-    reader.take(TEXT_BYTES_MAX + 1).read_to_end(&mut bytes).map_err(|error| error.to_string())?;
-    if bytes.len() as u64 > TEXT_BYTES_MAX {
-        return Err(format!("file is larger than {} MiB", TEXT_BYTES_MAX >> 20));
-    }
-    String::from_utf8(bytes).map_err(|error| {
-        let valid = error.utf8_error().valid_up_to();
-        let line = 1 + error.as_bytes()[..valid].iter().filter(|&&byte| byte == b'\n').count();
-        format!("not valid UTF-8 at byte {valid} (line {line})")
-    })
+    zonda_devices::read_text(path, TEXT_BYTES_MAX, TextSource::File).map_err(|error| error.to_string())
 }
 
 /// Creates a directory for results if it does not exist.

@@ -1,7 +1,6 @@
 //! [`Access`]: where a namespace is, and how to connect to its server; and the files that hold secrets.
 
-use std::fs::{self, File};
-use std::io::{self, Read};
+use std::fs;
 use std::os::unix::fs::MetadataExt;
 use std::path::{Path, PathBuf};
 
@@ -10,11 +9,11 @@ use zonda_chap::Secret;
 use zonda_initiator::Preempts;
 use zonda_nvme::Nqn;
 
-use crate::{DriveError, Location, NamespaceOptions};
+use crate::{DriveError, Location, NamespaceOptions, TextError, TextSource, read_text};
 
 /// Permission bits of group and others.
 pub(crate) const OF_OTHERS: u32 = 0o077;
-/// The most that is read of a key file: keys and certificates have some kilobytes.
+/// Bytes of the largest key file: keys and certificates have some kilobytes.
 const KEY_BYTES_MAX: u64 = 1 << 20;
 
 /// The host NQN with which to connect to a server, and the files with the secrets for in-band
@@ -97,25 +96,14 @@ pub fn read_secret(path: &Path) -> Result<Secret, DriveError> {
 /// Reads a file that holds a secret or a private key.
 ///
 /// # Errors
-/// The reason, when the file cannot be read, or is accessible to group or others.
+/// The reason, when the file cannot be read, is too long, or is accessible to group or others.
 pub fn read_key(path: &Path) -> Result<String, String> {
-    let describe = |error: io::Error| match error.kind() {
-        io::ErrorKind::NotFound => "no such file".to_owned(),
-        io::ErrorKind::PermissionDenied => "permission denied".to_owned(),
-        _ => error.to_string(),
-    };
-    let metadata = fs::metadata(path).map_err(describe)?;
-    if metadata.is_dir() {
-        return Err("is a directory".to_owned());
-    }
+    let metadata = fs::metadata(path).map_err(|error| TextError::from(error).to_string())?;
     if metadata.is_file() && metadata.mode() & OF_OTHERS != 0 {
         let mode = metadata.mode() & 0o7777;
         return Err(format!("accessible to group or others (mode {mode:04o}): chmod 600 {}", path.display()));
     }
-    let mut text = String::new();
-    let file = File::open(path).map_err(describe)?;
-    file.take(KEY_BYTES_MAX).read_to_string(&mut text).map_err(describe)?;
-    Ok(text)
+    read_text(path, KEY_BYTES_MAX, TextSource::FileOrPipe).map_err(|error| error.to_string())
 }
 
 #[cfg(test)]

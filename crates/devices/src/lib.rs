@@ -53,6 +53,7 @@ mod scheduled;
 mod sequential_zones;
 mod shared;
 mod space;
+mod text_file;
 mod url;
 mod volume;
 
@@ -86,6 +87,7 @@ pub use scheduled::{ScheduledDrive, SchedulerFacts};
 pub use sequential_zones::{SequentialZones, conventional_zones_before};
 pub use shared::SharedConnection;
 pub use space::SpaceFacts;
+pub use text_file::{TextError, TextSource, read_text, text_of};
 pub use url::{Location, NvmeTcpUrl, PORT_DEFAULT};
 pub use volume::{
     CONTROL_SOCKET, CheckReport, CheckedMember, IgnoredDrive, ImportOptions, ImportReport, ImportedMember, LostRange,

@@ -2,7 +2,8 @@
 
 use std::path::Path;
 
-use zonda_devices::{Drive, Location, device_location, random, uuid_of_identity};
+use zonda_devices::{Drive, Location, TextSource, device_location, random, read_text, uuid_of_identity};
+use zonda_profiler::limits::TABLE_BYTES_MAX;
 use zonda_profiler::{DriveIdentity, SerialKind, StoredTable};
 use zonda_sched::{ConflictGroup, ZoneGroups};
 use zonda_ssd::profile::Profile;
@@ -72,7 +73,7 @@ impl<'g> DriveNames<'g> {
 /// Reads a table, which must be of this drive.
 pub(crate) fn read(path: &Path, drive: Option<&DriveNames<'_>>) -> Result<ZoneGroups, ServeError> {
     const MEASURE: &str = "measure the drive with zonda probe --groups-only DRIVE --out FILE";
-    let text = std::fs::read_to_string(path).map_err(|error| {
+    let text = read_text(path, TABLE_BYTES_MAX, TextSource::File).map_err(|error| {
         ServeError::new(format!("cannot read the conflict groups in {}: {error}", path.display()), MEASURE)
     })?;
     let stored = StoredTable::parse(&text);
@@ -131,6 +132,23 @@ mod tests {
         let groups = read(&path, Some(&names)).expect("it is of this drive");
         let of = |zone| groups.group(zone).map(|group| group.0);
         assert_eq!((of(0), of(1), of(2), of(7), of(8)), (Some(0), Some(0), Some(1), Some(1), None));
+    }
+
+    #[test]
+    fn what_is_no_table_is_not_read_without_end() {
+        let directory = tempfile::tempdir().expect("the directory can be created");
+        let long = directory.path().join("long.json");
+        let file = std::fs::File::create(&long).expect("the directory is writable");
+        file.set_len(TABLE_BYTES_MAX + 1).expect("a hole takes no space");
+        for (path, why) in [
+            (Path::new("/dev/zero"), "/dev/zero: is a character device, not a regular file"),
+            (directory.path(), "is a directory"),
+            (&long, "long.json: file is larger than"),
+        ] {
+            let error = read(path, None).expect_err("it is no table");
+            assert!(error.message.contains(why), "{}", error.message);
+            assert!(error.help.contains("zonda probe --groups-only"), "{}", error.help);
+        }
     }
 
     fn refusal(table: DriveIdentity, drive: &DriveNames<'_>) -> Option<String> {

@@ -354,6 +354,7 @@ fn reason_of(name: &str) -> Option<UnknownReason> {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::limits::{TABLE_BYTES_MAX, TABLE_ZONES_MAX};
 
     fn stored() -> StoredTable {
         let known = |group, evidence| ZoneEntry::Known { group: GroupId(group), evidence };
@@ -383,6 +384,25 @@ mod tests {
                 stored.table.zones[1..3].fill(ZoneEntry::Unknown(UnknownReason::NotMeasured));
             }
             assert_eq!(StoredTable::parse(&stored.to_json()), Ok(stored));
+        }
+    }
+
+    #[test]
+    fn a_zone_takes_no_more_of_a_table_than_its_limit() {
+        let bytes = |zones: Vec<ZoneEntry>| {
+            let geometry = Geometry { zone_count: zones.len() as u32, ..Geometry::tiny() };
+            let mut stored = stored();
+            (stored.drive, stored.table.zones) = (DriveIdentity::new("S1", &geometry), zones);
+            stored.to_json().len() as u64
+        };
+        // Every zone has an entry of its own in `unknown`, as reasons alternate.
+        let reasons = [UnknownReason::TooLittleData, UnknownReason::SeveralGroups];
+        let unknown = |zone: usize| ZoneEntry::Unknown(reasons[zone % 2]);
+        let evidence = Evidence::Measured { confidence: 0.123_456_789_012_345_68 };
+        let known = |zone: usize| ZoneEntry::Known { group: GroupId(zone as u32), evidence };
+        let zones = TABLE_ZONES_MAX as usize;
+        for largest in [bytes((0..zones).map(unknown).collect()), bytes((0..zones).map(known).collect())] {
+            assert!(largest <= TABLE_BYTES_MAX, "{largest}");
         }
     }
 

@@ -80,6 +80,16 @@ pub const ERRORS_MAX: u32 = 2;
 pub const COMMAND_TIMEOUT: Duration = Duration::from_secs(10);
 /// Zones in one report.
 pub const REPORT_ZONES_MAX: u32 = 4096;
+/// Zones of the largest table: as many as a simulated drive has, and ten times those of the largest
+/// disks.
+pub const TABLE_ZONES_MAX: u64 = 1 << 20;
+/// Bytes of a zone in a stored table: `null` twice, a letter and an entry of its own in `unknown`,
+/// with numbers of seven digits.
+pub const TABLE_ZONE_BYTES_MAX: u64 = 80;
+/// Bytes of a stored table beside its zones: the drive, whose serial number may be a URL.
+pub const TABLE_HEAD_BYTES_MAX: u64 = 4096;
+/// Bytes of the largest stored table; a longer file is none.
+pub const TABLE_BYTES_MAX: u64 = TABLE_ZONES_MAX * TABLE_ZONE_BYTES_MAX + TABLE_HEAD_BYTES_MAX;
 /// Measured zones of which the order of allocation must have predicted all but a few, before it
 /// stands for zones that were not measured.
 pub const RULE_CHECKS_MIN: u32 = 32;

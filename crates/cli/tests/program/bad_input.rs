@@ -83,6 +83,27 @@ fn a_file_that_cannot_be_read_is_reported_with_the_reason() {
     assert_says(&refused(&["bench", &binary]), &["not valid UTF-8 at byte 2 (line 2)"]);
 }
 
+#[test]
+fn a_device_in_place_of_a_file_is_refused_and_not_read_without_end() {
+    let directory = scratch("endless");
+    let zero = "/dev/zero: is a character device, not a regular file";
+    for arguments in [
+        &["bench", "/dev/zero"][..],
+        &["serve", "--config", "/dev/zero"],
+        &["drive", "show", "/dev/zero"],
+        &["probe", "model:tiny", "--budget", "1ms", "--compare", "/dev/zero"],
+        &["advise", "--geometry", "tiny", "--trace", "/dev/zero"],
+        &["zone", "report", "nvme-tcp://127.0.0.1:1/nqn.2026-01.io.zonda:a", "--secret-file", "/dev/zero"],
+    ] {
+        assert_says(&refused(arguments), &["is a character device, not a regular file"]);
+    }
+    let subsystem = "[[subsystem]]\nnqn = \"nqn.2026-01.io.zonda:a\"\n[[subsystem.namespace]]\n";
+    let namespace = "memory = { profile = \"tiny\" }\nscheduler = \"interference\"\ngroups = \"/dev/zero\"\n";
+    let listen = "[server]\nlisten = [\"127.0.0.1:0\"]\n";
+    let plan = file(&directory, "zonda.toml", format!("{listen}{subsystem}{namespace}"));
+    assert_says(&refused(&["serve", "--config", &plan]), &[zero, "help: measure the drive with zonda probe"]);
+}
+
 #[cfg(unix)]
 #[test]
 fn a_file_without_read_permission_is_reported_as_such() {

@@ -7,7 +7,7 @@ use std::path::{Path, PathBuf};
 
 use serde::{Deserialize, Serialize};
 use zonda_config::Rate;
-use zonda_ring::{File, FileOptions};
+use zonda_ring::File;
 
 use super::member_device::is_behind_server;
 use super::new_directory::{self, refuse_occupied};
@@ -15,7 +15,7 @@ use super::owner::{LastOwner, Owner, place_of};
 pub(super) use super::place::{LastState, MISSING, Place, WhyFailed, place_in, plain};
 use crate::creation::remove_directories;
 use crate::open_directory::{DirectoryLock, LOCK_FILE};
-use crate::{Access, DriveError, Location, mock};
+use crate::{Access, DriveError, Location, TextError, TextSource, mock, read_text};
 
 /// The file that lists the members.
 pub const VOLUME_FILE: &str = "volume.toml";
@@ -373,20 +373,9 @@ fn must_be_volume(path: &Path) -> Result<(), DriveError> {
     }
 }
 
-/// Reads a small text file.
-pub(crate) fn text_of(place: &Path) -> io::Result<String> {
-    let file = File::open(place, FileOptions::read_only())?;
-    let length = file.length()?;
-    if length > VOLUME_FILE_BYTES_MAX {
-        return Err(io::Error::new(
-            ErrorKind::InvalidData,
-            format!("it has {length} bytes, the limit is {VOLUME_FILE_BYTES_MAX}"),
-        ));
-    }
-    let mut bytes = vec![0; length as usize];
-    let read = file.read_at(&mut bytes, 0)?;
-    bytes.truncate(read);
-    String::from_utf8(bytes).map_err(|error| io::Error::new(ErrorKind::InvalidData, error))
+/// Reads the file of a volume or pool.
+pub(crate) fn text_of(place: &Path) -> Result<String, TextError> {
+    read_text(place, VOLUME_FILE_BYTES_MAX, TextSource::File)
 }
 
 /// Reads the file of a volume.
@@ -538,12 +527,12 @@ mod tests {
         let pipe = rustix::fs::FileType::Fifo;
         rustix::fs::mknodat(rustix::fs::CWD, &place, pipe, rustix::fs::Mode::from_raw_mode(0o600), 0)
             .expect("a user can");
-        assert!(refusal().ends_with("volume.toml: it is a pipe, not a file"), "{}", refusal());
+        assert!(refusal().ends_with("volume.toml: is a pipe, not a regular file"), "{}", refusal());
         fs::remove_file(&place).expect("it exists");
         fs::write(&place, vec![b' '; VOLUME_FILE_BYTES_MAX as usize + 1]).expect("there is space");
-        assert!(refusal().ends_with("it has 1048577 bytes, the limit is 1048576"), "{}", refusal());
+        assert!(refusal().ends_with("volume.toml: file is larger than 1 MiB"), "{}", refusal());
         fs::write(&place, [0xff; 9]).expect("there is space");
-        assert!(refusal().contains("volume.toml: invalid utf-8"), "{}", refusal());
+        assert!(refusal().contains("volume.toml: not valid UTF-8 at byte 0 (line 1)"), "{}", refusal());
         fs::remove_file(&place).expect("it exists");
         fs::create_dir(&place).expect("it does not exist");
         assert!(refusal().contains("cannot read "), "{}", refusal());

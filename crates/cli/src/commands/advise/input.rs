@@ -1,9 +1,7 @@
 //! The input of the advice: a drive and a workload.
 
-use std::fs::File;
-use std::io::{self, Read};
-
 use zonda_advise::Base;
+use zonda_devices::TextError;
 use zonda_workload::filetrace::Trace;
 
 use crate::errors::Failure;
@@ -21,23 +19,14 @@ pub(super) fn base(name: &str) -> Result<Base, Failure> {
 
 /// The text of a trace.
 pub(super) fn trace_text(path: &str) -> Result<String, Failure> {
-    let text = if path == "-" { text_of(io::stdin().lock()) } else { File::open(path).and_then(text_of) };
-    let text = text.map_err(|error| {
+    files::read_up_to(path, TRACE_BYTES_MAX).map_err(|error| {
         let message = format!("cannot read trace {}: {error}", files::shown(path));
-        Failure::input(message, "check the path; docs/guide/file-traces.md describes the format of a trace")
-    })?;
-    if text.len() as u64 > TRACE_BYTES_MAX {
-        let message = format!("trace {} is larger than {} MiB", files::shown(path), TRACE_BYTES_MAX >> 20);
-        return Err(Failure::input(message, "use a part of the trace"));
-    }
-    Ok(text)
-}
-
-/// Reads at most one byte more than the limit, to detect a trace that is too large.
-fn text_of(from: impl Read) -> io::Result<String> {
-    let mut text = String::new();
-    from.take(TRACE_BYTES_MAX + 1).read_to_string(&mut text)?;
-    Ok(text)
+        let help = match error {
+            TextError::TooLong(_) => "use a part of the trace",
+            _ => "check the path; docs/guide/file-traces.md describes the format of a trace",
+        };
+        Failure::input(message, help)
+    })
 }
 
 /// Parses a trace.

@@ -7,7 +7,8 @@ use zonda_characterise::{
     Characterisation, Conditions, Control, DriveLimits, GROUPS_FILE, LiveSubject, ModelSubject, Options,
     Progress as Step, Report, Served, Source, Subject, characterise, html, zonda_toml,
 };
-use zonda_devices::Location;
+use zonda_devices::{Location, TextSource, read_text};
+use zonda_profiler::limits::TABLE_BYTES_MAX;
 use zonda_profiler::{DriveIdentity, ReportFailed, StoredTable};
 use zonda_zoned::{Duration, Geometry, LiveClock, ZoneIndex, ZonedDevice};
 
@@ -85,7 +86,7 @@ fn stored(path: &Path) -> Result<Report, Failure> {
 
 /// The table of conflict groups beside a stored report, if it is that of the same drive.
 fn stored_groups(path: &Path, report: &Report) -> Option<StoredTable> {
-    let text = std::fs::read_to_string(path.with_file_name(GROUPS_FILE)).ok()?;
+    let text = read_text(&path.with_file_name(GROUPS_FILE), TABLE_BYTES_MAX, TextSource::File).ok()?;
     // Without the table another scheduler is recommended: what cannot be read is no error.
     let stored = StoredTable::parse(&text).ok()?;
     stored.check_drive(&report.drive).is_ok().then_some(stored)
