@@ -435,25 +435,23 @@ impl Profiler {
         }
     }
 
-    /// Groups whose zones were all lost are none.
+    /// Numbers groups by their first zones, in whatever order they were found: the tables of two
+    /// measurements can be compared. Groups whose zones were all lost are none.
     fn number_groups(&mut self) {
         let knowledge = &mut self.knowledge;
-        let mut next = 0;
-        let numbers: Vec<GroupId> = knowledge
-            .groups
-            .iter()
-            .map(|group| {
-                let number = GroupId(next);
-                next += u32::from(!group.members.is_empty());
-                number
-            })
-            .collect();
+        let (mut numbers, mut next) = (vec![None; knowledge.groups.len()], 0);
         for zone in &mut knowledge.zones {
             if let ZoneEntry::Known { group, .. } = &mut zone.entry {
-                *group = numbers[group.0 as usize];
+                let number = *numbers[group.0 as usize].get_or_insert(next);
+                next = next.max(number + 1);
+                *group = GroupId(number);
             }
         }
-        knowledge.groups.retain(|group| !group.members.is_empty());
+        let groups = std::mem::take(&mut knowledge.groups);
+        let mut numbered: Vec<_> =
+            numbers.into_iter().zip(groups).filter_map(|(number, group)| Some((number?, group))).collect();
+        numbered.sort_by_key(|(number, _)| *number);
+        knowledge.groups = numbered.into_iter().map(|(_, group)| group).collect();
     }
 
     fn finish(&mut self, verdict: Result<Verdict, ReportFailed>) {

@@ -5,7 +5,7 @@ use zonda_zoned::{Duration, Status, ZoneIndex};
 use crate::limits::HIGH_CONFIDENCE;
 
 /// Zones of one group share flash hardware: commands to them delay each other. Groups are numbered
-/// from zero in the order in which they were found.
+/// from zero by their first zones: that of group 0 is before that of group 1, whatever was found first.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct GroupId(pub u32);
 

@@ -35,6 +35,18 @@ fn groups_are_the_dies_or_channels_that_zones_share_in_whatever_order_they_were_
 }
 
 #[test]
+fn groups_are_numbered_by_their_first_zones_in_whatever_order_they_were_found() {
+    for strategy in [Strategy::Search, Strategy::Pairwise] {
+        let mut drive = full_drive(&profile("bae-small", ZONES), Filled::AtRandom, 2);
+        let table = measure(&mut drive, config(strategy, 2));
+        let known = (0..ZONES).filter_map(|zone| table.group(ZoneIndex(zone)));
+        let mut first: Vec<u32> = Vec::new();
+        known.for_each(|group| first.extend((!first.contains(&group.0)).then_some(group.0)));
+        assert_eq!(first, (0..table.groups()).collect::<Vec<u32>>(), "{strategy:?}");
+    }
+}
+
+#[test]
 fn noise_makes_zones_unknown_and_never_wrong_with_confidence() {
     for (name, groups) in WITH_GROUPS {
         for level in 1..=3 {
