@@ -126,6 +126,12 @@ pub trait Drive: ZonedDevice {
         false
     }
 
+    /// Whether the drive can disappear without failing, and be opened again: a namespace of a server
+    /// whose connection is lost, or a drive of this machine that is unplugged.
+    fn can_vanish(&self) -> bool {
+        self.is_remote()
+    }
+
     /// The globally unique identifiers of the namespace, independent of the address of its server;
     /// `None` where it has none.
     fn identity(&self) -> Option<&NamespaceIdentity> {
@@ -144,8 +150,8 @@ pub trait Drive: ZonedDevice {
         None
     }
 
-    /// Whether that connection is lost: every further command fails, and the drive has to be opened
-    /// again.
+    /// Whether that connection is lost, or the drive of this machine is missing: every further
+    /// command fails, and the drive has to be opened again.
     fn is_disconnected(&self) -> bool {
         false
     }
@@ -206,6 +212,10 @@ macro_rules! as_the_drive_below {
 
         fn is_remote(&self) -> bool {
             self.$below().is_remote()
+        }
+
+        fn can_vanish(&self) -> bool {
+            self.$below().can_vanish()
         }
 
         fn identity(&self) -> Option<&zonda_nvme::identify::NamespaceIdentity> {

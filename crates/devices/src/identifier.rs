@@ -26,6 +26,12 @@ pub fn uuid_of_identity(identity: &NamespaceIdentity) -> Option<[u8; 16]> {
     identity.uuid.or(identity.nguid.map(|nguid| uuid_of_name(&format!("nguid/{nguid:x?}")))).or(eui64)
 }
 
+/// Whether a drive that is opened again can be the one with the identifiers `before`: it reports the
+/// same. A drive that reported none can be any.
+pub(crate) fn may_be_same(before: Option<&NamespaceIdentity>, found: Option<&NamespaceIdentity>) -> bool {
+    before.is_none_or(|before| *before == NamespaceIdentity::default() || found == Some(before))
+}
+
 /// The path of a device file without symbolic links, which identifies a drive that reports no
 /// identifiers.
 #[must_use]
@@ -48,6 +54,15 @@ mod tests {
         assert_eq!(derived[0], uuid_of_identity(&without_uuid).expect("it has an identifier"), "stable");
         assert!(derived.iter().all(|uuid| uuid[6] >> 4 == 8 && uuid[8] >> 6 == 0b10), "version 8 of RFC 9562");
         assert_eq!(uuid_of_identity(&NamespaceIdentity::default()), None);
+    }
+
+    #[test]
+    fn a_drive_is_the_same_if_it_reports_the_identifiers_that_it_had() {
+        let own = NamespaceIdentity { nguid: Some([2; 16]), ..NamespaceIdentity::default() };
+        let other = NamespaceIdentity { nguid: Some([3; 16]), ..own };
+        assert!(may_be_same(Some(&own), Some(&own)) && !may_be_same(Some(&own), Some(&other)));
+        assert!(!may_be_same(Some(&own), None), "it reports none any more");
+        assert!(may_be_same(None, Some(&own)) && may_be_same(Some(&NamespaceIdentity::default()), None));
     }
 
     #[test]

@@ -16,6 +16,7 @@ use std::rc::Rc;
 
 use zonda_initiator::{Claimed, Conflict, Holder};
 use zonda_nvme::HostId;
+use zonda_nvme::identify::NamespaceIdentity;
 use zonda_nvme::reservation::ReservationKey;
 use zonda_zoned::reference::ReferenceDevice;
 use zonda_zoned::{
@@ -57,14 +58,26 @@ struct MockMedia {
     geometry: Geometry,
     is_open: bool,
     is_failing: bool,
+    /// Commands that have changed it, without a wire.
+    changes: u64,
     /// Its file system is full.
     is_out_of_space: bool,
-    /// For a remote drive: the number of connections that were lost.
+    /// For a drive that can vanish: the number of connections that were lost, or how often it was
+    /// unplugged.
     lost_connections: Option<u32>,
+    /// Whether it is a drive of this machine, which is opened exclusively.
+    is_device: bool,
+    identity: Option<NamespaceIdentity>,
     /// For a remote drive: the reservation holder.
     holder: Option<Holder>,
     /// A copy of its contents.
     copy: Option<ReferenceDevice>,
+}
+
+impl MockMedia {
+    fn is_remote(&self) -> bool {
+        self.lost_connections.is_some() && !self.is_device
+    }
 }
 
 impl MockDrives {
@@ -124,8 +137,11 @@ pub(crate) fn add(path: &Path, geometry: &Geometry) {
         geometry: geometry.clone(),
         is_open: false,
         is_failing: false,
+        changes: 0,
         is_out_of_space: false,
         lost_connections: None,
+        is_device: false,
+        identity: None,
         holder: None,
         copy: None,
     };
@@ -170,6 +186,15 @@ pub(crate) fn set_remote(path: &Path) {
     change(path, |media| media.lost_connections = Some(0));
 }
 
+/// Makes a drive one of this machine, with this NGUID: it can be unplugged.
+pub(crate) fn set_device(path: &Path, nguid: [u8; 16]) {
+    change(path, |media| {
+        media.is_device = true;
+        media.lost_connections.get_or_insert(0);
+        media.identity = Some(NamespaceIdentity { nguid: Some(nguid), ..NamespaceIdentity::default() });
+    });
+}
+
 /// Changes the number of zones that a drive reports; its device keeps all.
 pub(crate) fn resize(path: &Path, zone_count: u32) {
     change(path, |media| media.geometry.zone_count = zone_count);
@@ -179,11 +204,19 @@ pub(crate) fn resize(path: &Path, zone_count: u32) {
 pub(crate) fn is_remote(path: &Path) -> bool {
     MOCKS.with_borrow(|mocks| {
         let media = mocks.as_ref().and_then(|mocks| mocks.drives.get(path));
+        media.is_some_and(MockMedia::is_remote)
+    })
+}
+
+/// Whether a drive can disappear without failing.
+pub(crate) fn can_vanish(path: &Path) -> bool {
+    MOCKS.with_borrow(|mocks| {
+        let media = mocks.as_ref().and_then(|mocks| mocks.drives.get(path));
         media.is_some_and(|media| media.lost_connections.is_some())
     })
 }
 
-/// Drops all connections to a drive.
+/// Drops all connections to a drive, or unplugs it for a moment.
 pub(crate) fn disconnect(path: &Path) {
     change(path, |media| media.lost_connections = media.lost_connections.map(|lost| lost + 1));
 }
@@ -199,6 +232,11 @@ pub(crate) fn swap_with_copy(path: &Path) {
         let copy = media.copy.as_mut().expect("it was copied");
         std::mem::swap(copy, &mut media.device.borrow_mut());
     });
+}
+
+/// The number of commands that have changed a drive, or flushed it.
+pub(crate) fn changes(path: &Path) -> u64 {
+    with(|mocks| mocks.drives[path].changes)
 }
 
 /// Adds latencies to the commands of remote drives. With `never_aborts` servers have a bug: the
@@ -310,19 +348,19 @@ pub(crate) fn open(access: &Access) -> Option<Result<Box<dyn Drive>, DriveError>
         let Some(media) = mocks.drives.get_mut(path).filter(|_| !is_away) else {
             return Some(Err(DriveError::new(format!("there is no image in {}", path.display()), "check where it is")));
         };
-        if media.is_open && media.lost_connections.is_none() {
+        if media.is_open && !media.is_remote() {
             let what = format!("the image in {} is in use by another program", path.display());
             return Some(Err(DriveError::in_use(what, "stop it")));
         }
         let host = options.host_id.unwrap_or(HostId([0xff; 16]));
-        let held = media.holder.filter(|holder| media.lost_connections.is_some() && holder.host != host);
+        let held = media.holder.filter(|holder| media.is_remote() && holder.host != host);
         if let Some(holder) = held.filter(|holder| !options.claim.is_some_and(|claim| claim.preempts.includes(holder)))
         {
             let what = format!("{} is reserved by {holder}", path.display());
             return Some(Err(DriveError::reserved(what, "stop it", holder)));
         }
         let mut claimed = None;
-        if let (Some(mut claim), true) = (options.claim, media.lost_connections.is_some()) {
+        if let (Some(mut claim), true) = (options.claim, media.is_remote()) {
             claim.outgrow(held.map(|holder| holder.key).into_iter());
             media.holder = Some(Holder { host, key: claim.key });
             if let Some(wire) = mocks.wire.as_mut().filter(|_| held.is_some()) {
@@ -331,7 +369,7 @@ pub(crate) fn open(access: &Access) -> Option<Result<Box<dyn Drive>, DriveError>
             claimed = Some(Claimed { key: claim.key, preempted: held });
         }
         media.is_open = true;
-        let connection = mocks.wire.as_mut().filter(|_| media.lost_connections.is_some()).map(Wire::connect);
+        let connection = mocks.wire.as_mut().filter(|_| media.is_remote()).map(Wire::connect);
         if connection.is_none() {
             media.device.borrow_mut().power_cycle();
         }
@@ -345,6 +383,10 @@ pub(crate) fn open(access: &Access) -> Option<Result<Box<dyn Drive>, DriveError>
             outstanding: BTreeSet::new(),
             has_lost: Cell::new(false),
             lost_connections: media.lost_connections,
+            is_device: media.is_device,
+            identity: media.identity,
+            is_submitting: false,
+            is_released: false,
             host,
             claimed,
             is_refused: false,
@@ -370,6 +412,11 @@ struct MockDrive {
     has_lost: Cell<bool>,
     /// The number of lost connections when it was opened.
     lost_connections: Option<u32>,
+    is_device: bool,
+    identity: Option<NamespaceIdentity>,
+    is_submitting: bool,
+    /// It was unplugged, and can be opened again.
+    is_released: bool,
     host: HostId,
     claimed: Option<Claimed>,
     /// A command has failed with Reservation Conflict.
@@ -384,8 +431,12 @@ impl ZonedDevice for MockDrive {
 
     fn submit(&mut self, now: Instant, command: Command) -> Result<(), QueueFull> {
         assert!(!self.is_closed, "a drive that is closed takes no commands");
-        if self.is_disconnected() {
-            self.completions.push(Completion::of(command.id, Status::NamespaceNotReady));
+        self.is_submitting = true;
+        let is_lost = self.is_disconnected();
+        self.is_submitting = false;
+        if is_lost {
+            let status = if self.is_device { Status::InternalError } else { Status::NamespaceNotReady };
+            self.completions.push(Completion::of(command.id, status));
             return Ok(());
         }
         if let Some(connection) = self.connection {
@@ -410,6 +461,7 @@ impl ZonedDevice for MockDrive {
             (if changes { mocks.step() } else { !mocks.has_crashed }, is_failing, is_out_of_space && writes)
         });
         if has_effect {
+            change(&self.path, |media| media.changes += u64::from(changes));
             let completion = if is_failing {
                 Completion::of(command.id, Status::InternalError)
             } else if is_out_of_space {
@@ -430,6 +482,10 @@ impl ZonedDevice for MockDrive {
             self.namespaces.resize(NamespaceId::FIRST, geometry);
         }
         let is_lost = self.is_disconnected();
+        if is_lost && self.is_device && !self.is_released {
+            self.is_released = true;
+            change(&self.path, |media| media.is_open = false);
+        }
         if let Some(connection) = self.connection {
             advance(now);
             let take = |wire: &mut Wire| wire.take_answers(connection, self.program, &self.path);
@@ -445,6 +501,7 @@ impl ZonedDevice for MockDrive {
             }
         }
         let ended = |completion: Completion| match completion.status {
+            Status::Success if is_lost && self.is_device => Completion::of(completion.id, Status::InternalError),
             Status::Success if is_lost => Completion::of(completion.id, Status::AbortedPowerLoss),
             _ => completion,
         };
@@ -470,7 +527,15 @@ impl Drive for MockDrive {
     }
 
     fn is_remote(&self) -> bool {
+        self.lost_connections.is_some() && !self.is_device
+    }
+
+    fn can_vanish(&self) -> bool {
         self.lost_connections.is_some()
+    }
+
+    fn identity(&self) -> Option<&NamespaceIdentity> {
+        self.identity.as_ref()
     }
 
     fn is_disconnected(&self) -> bool {
@@ -480,7 +545,8 @@ impl Drive for MockDrive {
                 || mocks.killed.contains(&self.program)
                 || mocks.cut_off.contains(&(self.program, self.path.clone()))
         });
-        self.has_lost.set(self.has_lost.get() | is_lost);
+        // Programs notice by a failed command that a drive of this machine is missing.
+        self.has_lost.set(self.has_lost.get() | (is_lost && (!self.is_device || self.is_submitting)));
         self.has_lost.get()
     }
 
@@ -515,7 +581,7 @@ impl Drive for MockDrive {
 impl Drop for MockDrive {
     fn drop(&mut self) {
         with(|mocks| {
-            if let Some(media) = mocks.drives.get_mut(&self.path) {
+            if let Some(media) = mocks.drives.get_mut(&self.path).filter(|_| !self.is_released) {
                 media.is_open = false;
             }
         });

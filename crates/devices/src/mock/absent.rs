@@ -13,6 +13,10 @@ pub(crate) const fn is_remote(_: &Path) -> bool {
     false
 }
 
+pub(crate) const fn can_vanish(_: &Path) -> bool {
+    false
+}
+
 pub(crate) const fn uuid() -> Option<[u8; 16]> {
     None
 }

@@ -154,7 +154,7 @@ impl ZonedDevice for PoolBase {
     /// The pool does not see commands fail that were aborted with the connection: it is not known
     /// whether they have taken effect, and it is mounted again before it sends others.
     fn poll(&mut self, now: Instant, completions: &mut CompletionQueue) {
-        if !self.member().is_remote() {
+        if !self.member().can_vanish() {
             return self.device_mut().poll(now, completions);
         }
         let mut ended = CompletionQueue::new();

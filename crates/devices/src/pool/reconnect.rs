@@ -1,4 +1,5 @@
-//! A pool whose drive is a namespace of another server reconnects when the connection is lost.
+//! A pool whose drive is a namespace of another server reconnects when the connection is lost; one whose
+//! drive is of this machine opens it again when it was unplugged and is back.
 //!
 //! Commands that were in the pool fail, because it is not known which have taken effect; later ones
 //! wait. Over the new connection the pool is mounted again before it takes commands: it may find more
@@ -11,6 +12,7 @@ use zonda_zoned::{CompletionQueue, Duration, Instant, Status, ZonedDevice};
 use super::base::PoolBase;
 use super::directory::PoolDirectory;
 use super::shared::{OpenPool, Phase};
+use crate::identifier::may_be_same;
 use crate::opening::{OnRing, Opening};
 use crate::volume::member_device::MemberDevice;
 use crate::{Drive, DriveError};
@@ -98,7 +100,7 @@ impl OpenPool {
             self.abandon_drive();
             return true;
         }
-        self.warnings.push_back(format!("{}: commands of its hosts wait until it is made again", error.message));
+        self.warnings.push_back(format!("{}: commands of its hosts wait until it is back", error.message));
         self.phase = Phase::Lost;
         self.reconnect.attempt_at = now;
         (self.reconnect.logged, self.reconnect.refusal) = (None, None);
@@ -109,12 +111,13 @@ impl OpenPool {
     pub(super) fn reconnect(&mut self, now: Instant) {
         let Some(opened) = self.reconnect.poll(now, &self.directory) else { return };
         let claimed = opened.and_then(|drive| match drive.claimed() {
-            Some(claimed) => Ok((drive, claimed)),
+            Some(claimed) => Ok((drive, Some(claimed))),
+            None if !drive.is_remote() => self.must_be_same(&*drive).map(|()| (drive, None)),
             None => Err(DriveError::new("its server does not support reservations any more", "")),
         });
         match claimed {
             Ok((drive, claimed)) => {
-                self.directory.note_claimed(&claimed);
+                claimed.iter().for_each(|claimed| self.directory.note_claimed(claimed));
                 let mut device = MemberDevice::of(drive);
                 if self.directory.stays_reserved() {
                     device.stay_reserved();
@@ -128,6 +131,14 @@ impl OpenPool {
             }
             Err(DriveError { holder: Some(holder), .. }) => self.end_as_taken(Some(holder), now),
             Err(error) => self.log_attempt(&error.message, "commands of its hosts wait"),
+        }
+    }
+
+    /// Refuses another drive of this machine, such as a copy. The mount verifies what is on it.
+    fn must_be_same(&self, drive: &dyn Drive) -> Result<(), DriveError> {
+        match may_be_same(self.device.drive().member().drive.identity(), drive.identity()) {
+            true => Ok(()),
+            false => Err(DriveError::new("it is another drive: its identifiers (NGUID, EUI-64, UUID) differ", "")),
         }
     }
 
@@ -164,8 +175,13 @@ impl OpenPool {
         if let Some(why) = &self.reconnect.refusal {
             return DriveError::new(
                 format!("the pool does not continue on its drive {}: {why}", self.directory.drive()),
-                "start the server of the drive with the drive as it was; if it is lost, restart the server of the pool, which \
-                 mounts what there is",
+                "restore the drive as it was; if it is lost, restart the server of the pool, which mounts what there is",
+            );
+        }
+        if !self.device.drive().member().is_remote() {
+            return DriveError::new(
+                format!("the drive {} of the pool is missing", self.directory.drive()),
+                "plug in the drive again: the pool continues",
             );
         }
         DriveError::new(

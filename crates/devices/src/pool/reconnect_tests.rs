@@ -1,6 +1,6 @@
 //! A pool whose drive is of a server that stops and starts.
 
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 
 use tempfile::TempDir;
 use zonda_elastic::{ElasticDevice, Goal};
@@ -19,6 +19,7 @@ use crate::volume::member_device::MemberDevice;
 use crate::{Drive, Location, mock};
 
 const BLOCK_BYTES: usize = 512;
+const NGUID: [u8; 16] = [5; 16];
 const LONG: Duration = Duration::from_secs(90);
 const SHORT: Duration = Duration::from_secs(15);
 
@@ -41,11 +42,20 @@ impl Drop for Bench {
 
 impl Bench {
     fn new() -> Bench {
+        Bench::over(mock::set_remote)
+    }
+
+    /// On a drive of this machine.
+    fn of_device() -> Bench {
+        Bench::over(|drive| mock::set_device(drive, NGUID))
+    }
+
+    fn over(prepare: impl FnOnce(&Path)) -> Bench {
         mock::begin();
         let above = TempDir::new().expect("there is space");
         let drive = above.path().join("d");
         mock::add(&drive, &mock::geometry(64));
-        mock::set_remote(&drive);
+        prepare(&drive);
         let ring = Ring::simulated().expect("there is an event loop");
         let new = NewPool::on(Location::Image(drive.clone()));
         let pool = PoolDrive::create(&above.path().join("pool"), &new, &ring).expect("the drive is suitable");
@@ -157,6 +167,50 @@ fn commands_wait_while_the_server_of_the_drive_is_down_and_continue_when_it_is_b
     let lost = "the connection to the drive ../d of the pool is lost";
     assert_eq!(bench.log.matches(lost).count(), 3, "{}", bench.log);
     assert_eq!(bench.log.matches("the pool was opened again, and can be written").count(), 3, "{}", bench.log);
+}
+
+#[test]
+fn commands_wait_while_the_drive_of_this_machine_is_unplugged_and_continue_when_it_is_back() {
+    let mut bench = Bench::of_device();
+    bench.written(0);
+    for round in 1..4 {
+        bench.stop_server();
+        let lost = bench.read(0);
+        let ended = bench.wait(SHORT);
+        assert_eq!((ended.len(), ended[0].id), (1, lost), "the loss is noticed by a command that fails");
+        let (read, write, flush) = (bench.read(0), bench.write(8 * round), bench.submit(Operation::Flush));
+        assert_eq!(bench.wait(LONG), [], "they wait: {}", bench.log);
+        assert!(bench.pool().report().is_disconnected);
+        bench.start_server();
+        let ended = bench.wait(SHORT);
+        assert_eq!(ended.len(), 3, "{}", bench.log);
+        let of = |id: CommandId| ended.iter().find(|completion| completion.id == id).expect("it has ended");
+        expect_block(of(read), 0);
+        assert!(of(write).status.is_success() && of(flush).status.is_success());
+        bench.expect(8 * round);
+    }
+    let lost = "the drive ../d of the pool is missing: commands of its hosts wait until it is back";
+    assert_eq!(bench.log.matches(lost).count(), 3, "{}", bench.log);
+}
+
+#[test]
+fn a_pool_does_not_continue_on_another_drive_in_place_of_the_one_that_was_unplugged() {
+    let mut bench = Bench::of_device();
+    bench.written(0);
+    bench.stop_server();
+    bench.read(0);
+    bench.wait(SHORT);
+    let read = bench.read(0);
+    mock::set_device(&bench.drive, [6; 16]);
+    let before = mock::changes(&bench.drive);
+    bench.start_server();
+    assert_eq!(bench.wait(LONG), [], "{}", bench.log);
+    assert_eq!(bench.log.matches("it is another drive: its identifiers").count(), 1, "{}", bench.log);
+    assert_eq!(mock::changes(&bench.drive), before, "nothing is written to it");
+    mock::set_device(&bench.drive, NGUID);
+    let ended = bench.wait(SHORT);
+    assert_eq!((ended.len(), ended[0].id), (1, read), "{}", bench.log);
+    bench.written(8);
 }
 
 #[test]

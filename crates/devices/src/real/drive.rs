@@ -35,7 +35,9 @@ pub(crate) struct Opened {
 /// A real drive.
 pub(crate) struct RealDrive<Q> {
     pub(super) machine: Machine,
-    pub(super) queue: Q,
+    /// `None` once the drive is missing and its requests have ended: its device file is closed, so that
+    /// the drive can be opened again.
+    queue: Option<Q>,
     namespaces: Namespaces,
     identity: Option<NamespaceIdentity>,
     notes: VecDeque<String>,
@@ -49,7 +51,7 @@ impl<Q: Queue> RealDrive<Q> {
         RealDrive {
             namespaces: Namespaces::single(table.geometry().clone()),
             machine: Machine::new(table, abilities),
-            queue,
+            queue: Some(queue),
             identity,
             notes: notes.into(),
             has_submitted: false,
@@ -57,19 +59,43 @@ impl<Q: Queue> RealDrive<Q> {
         }
     }
 
+    /// The queue of a drive that is not missing.
+    pub(super) fn queue(&self) -> &Q {
+        self.queue.as_ref().expect("the drive is not missing")
+    }
+
+    #[cfg(test)]
+    pub(super) fn has_no_queue(&self) -> bool {
+        self.queue.is_none()
+    }
+
+    #[cfg(test)]
+    pub(super) fn into_queue(self) -> Q {
+        self.queue.expect("the drive is not missing")
+    }
+
+    #[cfg(test)]
+    pub(super) fn queue_mut(&mut self) -> &mut Q {
+        self.queue.as_mut().expect("the drive is not missing")
+    }
+
     fn carry_out(&mut self) {
+        let Some(queue) = &mut self.queue else { return };
         while let Some(request) = self.machine.poll_effect() {
-            self.queue.submit(request);
+            queue.submit(request);
         }
-        self.queue.flush();
+        queue.flush();
     }
 
     fn work(&mut self) {
         self.carry_out();
-        while let Some((id, result)) = self.queue.next() {
+        while let Some((id, result)) = self.queue.as_mut().and_then(Q::next) {
             self.machine.on_completion(id, result);
         }
         self.carry_out();
+        if self.machine.is_removed() && !self.machine.has_requests() {
+            self.queue = None;
+        }
     }
 }
 
@@ -111,6 +137,14 @@ impl<Q: Queue> Drive for RealDrive<Q> {
 
     fn identity(&self) -> Option<&NamespaceIdentity> {
         self.identity.as_ref()
+    }
+
+    fn can_vanish(&self) -> bool {
+        true
+    }
+
+    fn is_disconnected(&self) -> bool {
+        self.machine.is_removed()
     }
 
     fn take_warning(&mut self) -> Option<String> {

@@ -277,9 +277,22 @@ impl Machine {
         self.runs.is_empty() && self.parts.is_empty() && self.flushes.is_empty() && !self.has_news()
     }
 
+    /// Whether the drive is missing: it takes no requests any more.
+    pub(crate) fn is_removed(&self) -> bool {
+        self.is_removed
+    }
+
+    /// Whether requests to the drive are outstanding, or will be made.
+    pub(crate) fn has_requests(&self) -> bool {
+        !(self.parts.is_empty() && self.flushes.is_empty() && self.requests.is_empty())
+    }
+
     /// Flushes the drive a last time.
     pub(crate) fn shutdown(&mut self) {
-        self.flush(None);
+        match self.is_removed {
+            true => self.shutdown = Some(Err("the drive is missing".to_owned())),
+            false => self.flush(None),
+        }
     }
 
     /// The result of that flush.

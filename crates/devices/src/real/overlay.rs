@@ -54,7 +54,7 @@ impl RealDrive<Overlay> {
 
     /// Whether every request has its answer, and the machine has it.
     pub(crate) fn is_quiescent(&self) -> bool {
-        self.queue.answers.is_empty() && self.next_timeout().is_none()
+        self.queue().answers.is_empty() && self.next_timeout().is_none()
     }
 }
 
@@ -260,7 +260,7 @@ mod tests {
                 assert!(is_same || is_zeros(&found.outcome) && is_zeros(&expected.outcome), "{shown}");
             }
             assert!(of_oracle(&mut oracle) != before, "the commands have an effect");
-            overlay.queue.connection.close().expect("nothing has to be written");
+            overlay.into_queue().connection.close().expect("nothing has to be written");
             let mut drive = Connection::open(&location, &NamespaceOptions::default()).expect("it is closed");
             let after = read_all(&mut |operation| drive.execute(operation).expect("the event loop works").outcome);
             for (at, (after, before)) in after.iter().zip(&before).enumerate() {

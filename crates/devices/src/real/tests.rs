@@ -259,9 +259,9 @@ fn statuses(drive: &mut Tested, operations: Vec<Operation>) -> Vec<Status> {
 fn after_a_failed_write_those_behind_it_fail_and_the_pointer_is_that_of_the_drive() {
     for (fails, pointer) in [(Fails::Before, 2), (Fails::After, 4)] {
         let mut drive = open(&limited(), Abilities::default());
-        drive.queue.is_in_order = true;
+        drive.queue_mut().is_in_order = true;
         assert_eq!(statuses(&mut drive, vec![write(0, 2, 1)]), [Status::Success]);
-        drive.queue.fails = Some(fails);
+        drive.queue_mut().fails = Some(fails);
         let together = vec![write(2, 2, 2), write(4, 2, 3), write(6, 1, 4), write(16, 1, 5)];
         let [fault, success] = [Status::WriteFault, Status::Success];
         assert_eq!(statuses(&mut drive, together), [fault, fault, fault, success]);
@@ -274,7 +274,7 @@ fn after_a_failed_write_those_behind_it_fail_and_the_pointer_is_that_of_the_driv
 #[test]
 fn writes_behind_a_reset_do_not_depend_on_a_failed_one_before_it() {
     let mut drive = open(&limited(), Abilities::default());
-    drive.queue.fails = Some(Fails::Before);
+    drive.queue_mut().fails = Some(Fails::Before);
     let together = vec![write(0, 2, 1), write(2, 1, 1), RESET, write(0, 3, 2)];
     let [fault, success] = [Status::WriteFault, Status::Success];
     assert_eq!(statuses(&mut drive, together), [fault, fault, success, success]);
@@ -288,7 +288,7 @@ fn after_a_failed_reset_no_read_returns_zeros_in_place_of_data() {
     for fails in [Fails::Before, Fails::After] {
         let mut drive = open(&limited(), Abilities::default());
         assert_eq!(statuses(&mut drive, vec![write(0, 4, 7)]), [success]);
-        drive.queue.fails = Some(fails);
+        drive.queue_mut().fails = Some(fails);
         assert_eq!(statuses(&mut drive, vec![RESET, read(0, 4)]), [fault, fault]);
         let kept = if fails == Fails::Before { Blocks(4) } else { Blocks(0) };
         assert_eq!(drive.machine.table().zone(ZoneIndex(0)).written_blocks, kept);
@@ -300,7 +300,7 @@ fn after_a_failed_reset_no_read_returns_zeros_in_place_of_data() {
 fn a_full_zone_whose_last_write_failed_is_not_full() {
     let mut drive = open(&limited(), Abilities::default());
     assert_eq!(statuses(&mut drive, vec![write(0, 8, 1)]), [Status::Success]);
-    drive.queue.fails = Some(Fails::Before);
+    drive.queue_mut().fails = Some(Fails::Before);
     assert_eq!(statuses(&mut drive, vec![write(8, 4, 1)]), [Status::WriteFault]);
     assert_eq!(drive.machine.table().zone(ZoneIndex(0)).write_pointer_blocks, Blocks(8));
     assert_eq!(statuses(&mut drive, vec![write(8, 4, 1)]), [Status::Success]);
@@ -312,7 +312,7 @@ fn a_zone_that_fails_is_found_to_be_so_by_the_first_error() {
     for state in [ZoneState::ReadOnly, ZoneState::Offline] {
         let mut drive = open(&limited(), Abilities::default());
         assert_eq!(statuses(&mut drive, vec![write(0, 4, 1)]), [Status::Success]);
-        drive.queue.drive.degrade(ZoneIndex(0), state);
+        drive.queue_mut().drive.degrade(ZoneIndex(0), state);
         let refused = if state == ZoneState::Offline { Status::ZoneIsOffline } else { Status::ZoneIsReadOnly };
         assert_eq!(statuses(&mut drive, vec![write(4, 1, 1)]), [refused], "the drive refuses it");
         assert_eq!(drive.machine.table().zone(ZoneIndex(0)).state, state);
@@ -332,16 +332,15 @@ fn a_zone_that_fails_is_found_to_be_so_by_the_first_error() {
 fn when_the_drive_vanishes_every_command_ends_with_an_error_and_the_drive_can_be_closed() {
     let mut drive = open(&limited(), Abilities::default());
     assert_eq!(statuses(&mut drive, vec![write(0, 8, 1)]), [Status::Success]);
-    drive.queue.is_removed = true;
+    drive.queue_mut().is_removed = true;
     let together = vec![write(8, 1, 1), write(9, 1, 1), read(0, 2), RESET, Operation::Flush, write(32, 1, 1)];
     assert!(statuses(&mut drive, together).iter().all(|status| *status == Status::InternalError));
     assert_eq!(statuses(&mut drive, vec![Operation::Flush, read(0, 1)]), [Status::InternalError; 2]);
     let warning = drive.take_warning().expect("it is logged");
     assert!(warning.contains("is missing"), "{warning}");
+    assert!(drive.is_disconnected() && drive.can_vanish(), "it can be opened again");
+    assert!(drive.has_no_queue(), "its device file is closed, which would prevent that");
     drive.close(Instant::ZERO);
-    for _ in 0..100 {
-        drive.poll(Instant::ZERO, &mut CompletionQueue::new());
-    }
     assert!(drive.is_closed() && drive.close_error().is_some());
 }
 
@@ -367,7 +366,7 @@ fn an_append_is_placed_where_the_drive_says() {
         }
     }
     for (number, place) in places.iter().enumerate() {
-        let found = drive.queue.run(read(place.0, 2)).outcome;
+        let found = drive.queue_mut().run(read(place.0, 2)).outcome;
         let Outcome::Data(Payload::Bytes(buffer)) = found else { panic!("{found:?}") };
         assert!(buffer.data.iter().all(|byte| usize::from(*byte) == number + 1), "append {number} at {place}");
     }

@@ -2,6 +2,7 @@
 
 use std::collections::VecDeque;
 
+use zonda_nvme::identify::NamespaceIdentity;
 use zonda_raid::{Event, Extent, FailReason, MemberIndex, MemberState, VolumeDevice, VolumeError};
 use zonda_ring::Bytes;
 use zonda_zoned::{
@@ -70,6 +71,8 @@ pub struct VolumeDrive {
     pub(super) next_request: u64,
     /// The UUID of the device of each member; `None` if it is not known.
     pub(super) ids: Vec<Option<[u8; 16]>>,
+    /// The globally unique identifiers of the last drive of each member, as far as they are known.
+    pub(super) identities: Vec<Option<NamespaceIdentity>>,
     /// When to retry writing `volume.toml`.
     pub(super) save_again_at: Option<Instant>,
     /// Members that have failed, and that the volume tries to re-add.
@@ -121,6 +124,7 @@ impl VolumeDrive {
             answers: VecDeque::new(),
             failing: Vec::new(),
             next_request: 0,
+            identities: vec![None; ids.len()],
             ids,
             save_again_at: None,
             absent: Vec::new(),
@@ -154,6 +158,7 @@ impl VolumeDrive {
     pub(super) fn attach_member(&mut self, member: MemberIndex, mut device: MemberDevice) {
         device.hold_when_lost(self.has_halves());
         self.note_reserved(member, device.is_claimed());
+        self.identities[usize::from(member.0)] = device.drive.identity().copied();
         let before = self.on.replace(member, Some(device));
         // Dropped here, it would not be flushed, and its reservation would lock out the new one.
         assert!(before.is_none(), "member {} has a device that was not detached", member.0);

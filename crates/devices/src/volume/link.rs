@@ -1,5 +1,5 @@
-//! [`Link`]: the outstanding commands and acknowledged writes of a remote device, so that I/O continues over
-//! another connection when the first one is lost.
+//! [`Link`]: the outstanding commands and acknowledged writes of a device that can vanish, so that I/O continues
+//! over another connection when the first one is lost, or on a drive that is plugged in again.
 
 use std::collections::{BTreeMap, HashMap, VecDeque};
 

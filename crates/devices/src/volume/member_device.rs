@@ -16,7 +16,8 @@ use crate::{Access, Drive, DriveError, Location, SequentialZones, is_volume, moc
 pub(crate) struct MemberDevice {
     pub(crate) drive: Box<dyn Drive>,
     in_flight: usize,
-    /// For a remote member: what is resubmitted over the next connection if this one is lost.
+    /// For a member that can vanish: what is resubmitted over the next connection, or to the drive that
+    /// is opened again.
     link: Option<Box<Link>>,
     /// The geometry that the volume uses. A drive that grows keeps it here.
     geometry: Box<Geometry>,
@@ -27,6 +28,8 @@ pub(crate) struct MemberDevice {
     /// The volume was notified that the connection is lost.
     is_awaited: bool,
     is_remote: bool,
+    /// Whether it can disappear without failing.
+    can_vanish: bool,
     /// The drive was reserved over this connection or an earlier one.
     is_claimed: bool,
     /// A command has failed with Reservation Conflict. The volume does not see such completions.
@@ -81,6 +84,7 @@ impl MemberDevice {
         let drive = SequentialZones::of(drive);
         MemberDevice {
             is_remote: drive.is_remote(),
+            can_vanish: drive.can_vanish(),
             is_claimed: drive.claimed().is_some(),
             geometry: Box::new(drive.geometry(NamespaceId::FIRST).clone()),
             shrunk_to: None,
@@ -106,6 +110,11 @@ impl MemberDevice {
     /// Whether it is a namespace of a server.
     pub(crate) fn is_remote(&self) -> bool {
         self.is_remote
+    }
+
+    /// Whether it can disappear without failing, and be opened again.
+    pub(crate) fn can_vanish(&self) -> bool {
+        self.can_vanish
     }
 
     /// Whether the drive was reserved for this program. This stays set while the connection is
@@ -213,7 +222,7 @@ impl MemberDevice {
     /// connection is lost. With `is_asked_about`, aborted commands do not complete before the
     /// holder of the drive is known.
     pub(super) fn hold_when_lost(&mut self, is_asked_about: bool) {
-        if self.drive.is_remote() && self.link.is_none() {
+        if self.can_vanish && self.link.is_none() {
             self.link = Some(Box::default());
         }
         self.is_asked_about = is_asked_about && self.is_claimed;
@@ -329,7 +338,7 @@ impl MemberDevice {
         let known = of_link + self.refused.len() + self.withheld.len();
         assert!(known <= self.in_flight, "{known} commands would complete, but {} are in flight", self.in_flight);
         assert!(self.link.is_some() || !self.is_awaited, "a device that holds no commands is awaited");
-        assert!(self.is_remote || self.link.is_none(), "an image has no connection to lose");
+        assert!(self.can_vanish || self.link.is_none(), "an image has no connection to lose");
         assert!(self.is_claimed || self.confirmed_at.is_none(), "a reservation that was not acquired is confirmed");
     }
 
@@ -431,6 +440,14 @@ pub(crate) fn release(mut devices: Vec<MemberDevice>, ring: &Ring) {
     }
 }
 
+/// Whether what is at the location can disappear without failing.
+pub(super) fn can_vanish_at(location: &Location) -> bool {
+    match location {
+        Location::Image(path) => mock::can_vanish(path),
+        Location::Device(_) | Location::NvmeTcp(_) => true,
+    }
+}
+
 /// Whether the location is a namespace of a server.
 pub(crate) fn is_behind_server(location: &Location) -> bool {
     match location {
@@ -482,18 +499,24 @@ impl ZonedDevice for MemberDevice {
         let before = completions.len();
         self.submit_held(now);
         self.refused.drain(..).for_each(|refused| completions.push(refused));
-        if self.is_remote {
+        if self.can_vanish {
             let mut ended = CompletionQueue::new();
             self.drive.poll(now, &mut ended);
-            self.look_for_shrinking();
+            if self.is_remote {
+                self.look_for_shrinking();
+            }
             if self.is_severed {
                 // These commands were aborted, and have completed for the volume.
                 ended = CompletionQueue::new();
             }
             let is_lost = self.drive.is_disconnected();
-            while let Some(completion) = ended.pop() {
-                if self.intercepts(now, &completion) {
+            while let Some(mut completion) = ended.pop() {
+                if self.is_remote && self.intercepts(now, &completion) {
                     continue;
+                }
+                if is_lost && !self.is_remote && !completion.status.is_success() {
+                    // The drive was unplugged: what fails with it may have taken effect or not.
+                    completion = Completion::of(completion.id, Status::AbortedPowerLoss);
                 }
                 let completion = match &mut self.link {
                     Some(link) => link.ended(&self.geometry, completion, is_lost),

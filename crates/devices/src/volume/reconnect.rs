@@ -1,4 +1,5 @@
-//! Reconnects needed members whose connection is lost: I/O is suspended until then.
+//! Reconnects needed members whose connection is lost, or whose drive was unplugged: I/O is suspended
+//! until then.
 //!
 //! A new connection is used only if its device is the same member in the same state. Until that is
 //! verified, only its zones are reported and its superblocks read.
@@ -56,6 +57,7 @@ impl VolumeDrive {
         let Some(before) = self.on.member(member).filter(|device| device.is_awaited()) else {
             return refuse(format!("the volume no longer waits for {shown}"));
         };
+        self.must_have_identity(member, device)?;
         let (own, found) = (before.own_geometry(), device.own_geometry());
         if found.zone_count < own.zone_count {
             return refuse(format!("{shown} has {} of {} zones left", found.zone_count, own.zone_count));
@@ -107,7 +109,7 @@ mod tests {
 
     const BLOCK_BYTES: usize = 512;
 
-    /// A volume whose drives are all of one server.
+    /// A volume whose drives are all of one server, or all of this machine.
     struct Bench {
         volume: Option<VolumeDrive>,
         drives: Vec<PathBuf>,
@@ -126,13 +128,22 @@ mod tests {
 
     impl Bench {
         fn new(scheme: Scheme) -> Bench {
+            Bench::over(scheme, mock::set_remote)
+        }
+
+        /// Over drives of this machine.
+        fn of_devices(scheme: Scheme) -> Bench {
+            Bench::over(scheme, |drive| mock::set_device(drive, nguid(drive)))
+        }
+
+        fn over(scheme: Scheme, prepare: impl Fn(&Path)) -> Bench {
             mock::begin();
             let above = TempDir::new().expect("there is space");
             let geometry = mock::geometry(32);
             let drives: Vec<PathBuf> = (0..scheme.members()).map(|at| above.path().join(format!("d{at}"))).collect();
             for drive in &drives {
                 mock::add(drive, &geometry);
-                mock::set_remote(drive);
+                prepare(drive);
             }
             let new = NewVolume::over(drives.iter().cloned().map(Location::Image).collect(), scheme);
             let ring = Ring::simulated().expect("there is an event loop");
@@ -220,6 +231,11 @@ mod tests {
         assert!(buffer.data.iter().all(|byte| *byte == lba as u8 ^ salt), "block {lba}");
     }
 
+    /// The NGUID of a drive, by the number in its name.
+    fn nguid(drive: &Path) -> [u8; 16] {
+        [drive.as_os_str().as_encoded_bytes().last().copied().unwrap_or_default(); 16]
+    }
+
     const SINGLE: Scheme = Scheme { level: Level::Raid0, data: 1, parity: 0 };
     const MIRROR: Scheme = Scheme { level: Level::Raid1, data: 1, parity: 1 };
     const LONG: Duration = Duration::from_secs(90);
@@ -250,6 +266,92 @@ mod tests {
             assert_eq!(bench.volume().report().state, VolumeState::Healthy, "{scheme}: {}", bench.log);
             bench.expect_all(3);
         }
+    }
+
+    #[test]
+    fn reads_and_writes_wait_while_a_needed_drive_of_this_machine_is_unplugged_and_continue_when_it_is_back() {
+        for scheme in [SINGLE, MIRROR, Scheme::raid5(2)] {
+            let mut bench = Bench::of_devices(scheme);
+            bench.write_all(1);
+            for salt in 2..4 {
+                bench.stop_server();
+                let (read, write) = (bench.read(24), bench.write(8, salt));
+                let flush = bench.submit(Operation::Flush);
+                assert_eq!(bench.wait(LONG), [], "{scheme}: they wait");
+                assert_eq!(bench.volume().report().state, VolumeState::Suspended, "{scheme}: {}", bench.log);
+                bench.start_server();
+                let ended = bench.wait(SHORT);
+                assert_eq!(ended.len(), 3, "{scheme}: {}", bench.log);
+                assert!(ended.iter().all(|completion| completion.status.is_success()), "{scheme}: {ended:?}");
+                let of = |id: CommandId| ended.iter().find(|completion| completion.id == id).expect("it has ended");
+                expect_block(of(read), 24, salt - 1);
+                assert!(of(write).status.is_success() && of(flush).status.is_success());
+                bench.write_all(salt);
+            }
+            bench.expect_all(3);
+            bench.wait(LONG);
+            assert_eq!(bench.volume().report().state, VolumeState::Healthy, "{scheme}: {}", bench.log);
+        }
+    }
+
+    #[test]
+    fn a_redundant_drive_of_this_machine_that_is_unplugged_for_a_while_is_readded_automatically() {
+        let mut bench = Bench::of_devices(MIRROR);
+        bench.write_all(1);
+        let away = bench.drives[1].clone();
+        take_away(&away);
+        bench.write_all(2);
+        assert_eq!(bench.volume().report().state, VolumeState::Degraded, "{}", bench.log);
+        mock::set_away(&away, false);
+        bench.wait(SHORT);
+        assert_eq!(bench.volume().report().state, VolumeState::Healthy, "{}", bench.log);
+        assert!(bench.log.contains("is back: resynchronizing what it missed"), "{}", bench.log);
+        take_away(&bench.drives[0].clone());
+        bench.expect_all(2);
+    }
+
+    #[test]
+    fn another_drive_in_place_of_one_that_was_unplugged_is_not_used_even_if_it_is_a_copy() {
+        for (scheme, state) in [(SINGLE, VolumeState::Suspended), (MIRROR, VolumeState::Degraded)] {
+            let mut bench = Bench::of_devices(scheme);
+            bench.write_all(1);
+            let drive = bench.drives.last().expect("there are drives").clone();
+            take_away(&drive);
+            let write = bench.write(0, 1);
+            bench.wait(SHORT);
+            mock::set_device(&drive, [6; 16]);
+            let before = mock::changes(&drive);
+            mock::set_away(&drive, false);
+            bench.wait(LONG);
+            assert_eq!(bench.volume().report().state, state, "{scheme}: {}", bench.log);
+            assert_eq!(bench.log.matches("is another drive than before").count(), 1, "{scheme}: {}", bench.log);
+            assert_eq!(mock::changes(&drive), before, "{scheme}: nothing is written to it");
+            mock::set_device(&drive, nguid(&drive));
+            let ended = bench.wait(SHORT);
+            assert!(scheme != SINGLE || (ended.len() == 1 && ended[0].id == write), "{}", bench.log);
+            bench.expect_all(1);
+            assert_eq!(bench.volume().report().state, VolumeState::Healthy, "{scheme}: {}", bench.log);
+        }
+    }
+
+    #[test]
+    fn a_drive_of_this_machine_that_lost_acknowledged_writes_when_it_was_unplugged_is_not_written_to() {
+        let mut bench = Bench::of_devices(SINGLE);
+        let drive = bench.drives[0].clone();
+        bench.write_all(1);
+        mock::copy(&drive);
+        bench.write_all(2);
+        bench.stop_server();
+        let read = bench.read(0);
+        bench.wait(SHORT);
+        mock::swap_with_copy(&drive);
+        bench.start_server();
+        assert_eq!(bench.wait(LONG), []);
+        assert!(bench.log.contains("lacks blocks that it had acknowledged"), "{}", bench.log);
+        mock::swap_with_copy(&drive);
+        let ended = bench.wait(SHORT);
+        assert!(ended.len() == 1 && ended[0].id == read, "{}", bench.log);
+        bench.expect_all(2);
     }
 
     #[test]

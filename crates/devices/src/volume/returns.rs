@@ -15,6 +15,7 @@ use super::directory::WhyFailed;
 use super::drive::Phase;
 use super::member_device::MemberDevice;
 use crate::DriveError;
+use crate::identifier::may_be_same;
 use crate::opening::OnRing;
 use crate::probe::{Probed, describe};
 
@@ -224,6 +225,22 @@ impl VolumeDrive {
             }
             _ => Ok(()),
         }
+    }
+
+    /// Refuses another drive of this machine at the location of a member: one that has other identifiers
+    /// than the drive had that the volume has used there, such as a copy of it.
+    pub(super) fn must_have_identity(&self, member: MemberIndex, device: &MemberDevice) -> Result<(), DriveError> {
+        let before = self.identities[usize::from(member.0)].as_ref();
+        if device.is_remote() || may_be_same(before, device.drive.identity()) {
+            return Ok(());
+        }
+        Err(DriveError::new(
+            format!(
+                "{} is another drive than before: its identifiers (NGUID, EUI-64, UUID) differ",
+                self.shown(member)
+            ),
+            "plug in the original drive, or replace the member with zonda member replace",
+        ))
     }
 
     /// Re-adds the device of a failed member. [`on_returned`](VolumeDrive::on_returned) handles the

@@ -7,7 +7,7 @@ use super::VolumeDrive;
 use super::adopt::{Adoption, Role};
 use super::directory::{MISSING, Place};
 use super::drive::Phase;
-use super::member_device::{MemberDevice, is_behind_server};
+use super::member_device::{MemberDevice, can_vanish_at};
 use super::returns::{LOOK_AFTER, LOOK_AFTER_MAX};
 use super::spares::Spare;
 use crate::DriveError;
@@ -51,11 +51,11 @@ impl SpareWatch {
 }
 
 impl VolumeDrive {
-    /// Schedules attempts to open remote spares that were missing when the volume was opened.
+    /// Schedules attempts to open spares of servers and of this machine that were missing when the volume was opened.
     pub(super) fn watch_spares(&mut self, now: Instant, places: Vec<Place>) {
         for place in places {
             let location = self.directory.location(&place);
-            if place.at != MISSING && location.is_ok_and(|location| is_behind_server(&location)) {
+            if place.at != MISSING && location.is_ok_and(|location| can_vanish_at(&location)) {
                 self.spare_watch.add(place, false, now);
             }
         }
@@ -91,7 +91,11 @@ impl VolumeDrive {
     fn lose_spare(&mut self, now: Instant, at: usize) {
         let Spare { place, device } = self.spares.remove(at);
         let is_reserved = device.is_refused();
-        let why = if is_reserved { "another host has reserved it" } else { "its connection is lost" };
+        let why = match is_reserved {
+            true => "another host has reserved it",
+            false if device.is_remote() => "its connection is lost",
+            false => "the drive is missing",
+        };
         self.notify(
             true,
             format!(
@@ -162,5 +166,5 @@ impl VolumeDrive {
 }
 
 fn is_lost(device: &MemberDevice) -> bool {
-    device.is_remote() && (device.is_refused() || device.drive.is_disconnected())
+    device.can_vanish() && (device.is_refused() || device.drive.is_disconnected())
 }
