@@ -60,6 +60,8 @@ pub struct PassthroughDone {
     pub result: io::Result<NvmeAnswer>,
     /// The data of the command.
     pub data: CommandData,
+    /// Its metadata.
+    pub metadata: CommandData,
 }
 
 /// A queue of commands to one namespace.
@@ -68,7 +70,7 @@ pub struct PassthroughQueue {
     file: Rc<File>,
     waker: Waker,
     /// Commands in flight, with what the kernel may access.
-    lent: BTreeMap<u64, CommandData>,
+    lent: BTreeMap<u64, [CommandData; 2]>,
     /// Commands that the submission queue had no space for.
     waiting: VecDeque<(u64, squeue::Entry128)>,
     /// Commands that were refused before they reached the kernel.
@@ -87,25 +89,28 @@ impl PassthroughQueue {
         Ok(PassthroughQueue { ring, file, waker, lent, waiting, refused })
     }
 
-    /// Adds a command, which [`flush`](PassthroughQueue::flush) submits.
+    /// Adds a command, which [`flush`](PassthroughQueue::flush) submits. Metadata that do not travel
+    /// with the data have a buffer of their own, in the direction of the data.
     ///
     /// # Panics
     /// If a command with this token is in flight.
-    pub fn submit(&mut self, token: u64, command: &NvmeCommand, data: CommandData) {
-        let Some(length) = length_of(command, &data) else {
+    pub fn submit(&mut self, token: u64, command: &NvmeCommand, data: CommandData, metadata: CommandData) {
+        let lengths = length_of(command, &data).zip(length_of(command, &metadata));
+        let Some((data_length, metadata_length)) = lengths else {
             let result = Err(io::Error::new(io::ErrorKind::InvalidInput, "the data does not suit the opcode"));
-            self.refused.push_back(PassthroughDone { token, result, data });
+            self.refused.push_back(PassthroughDone { token, result, data, metadata });
             self.waker.wake();
             return;
         };
-        let earlier = self.lent.insert(token, data);
+        let earlier = self.lent.insert(token, [data, metadata]);
         assert!(earlier.is_none(), "the tokens of commands in flight are unique");
-        let address = match self.lent.get_mut(&token).expect("it was just inserted") {
+        let address = |lent: &mut CommandData| match lent {
             CommandData::None => 0,
             CommandData::ToDevice(bytes) => bytes.as_ptr() as u64,
             CommandData::FromDevice(buffer) => buffer.as_mut_ptr() as u64,
         };
-        let cmd = uring_command(command, address, length);
+        let [data, metadata] = self.lent.get_mut(&token).expect("it was just inserted").each_mut().map(address);
+        let cmd = uring_command(command, (data, data_length), (metadata, metadata_length));
         let entry = opcode::UringCmd80::new(Fd(self.file.fd_number()), URING_CMD_IO).cmd(cmd).build().user_data(token);
         self.waiting.push_back((token, entry));
     }
@@ -114,8 +119,8 @@ impl PassthroughQueue {
     pub fn flush(&mut self) {
         while !self.waiting.is_empty() {
             while let Some((_, entry)) = self.waiting.front() {
-                // SAFETY: the entry points to the data in `lent`, which stays there, and at its place on
-                // the heap, until the completion is reaped; the kernel writes it only if it is a buffer
+                // SAFETY: the entry points to the data and metadata in `lent`, which stay there, and at their place on
+                // the heap, until the completion is reaped; the kernel writes one only if it is a buffer
                 // that is lent exclusively (`length_of`). The file lives as long as the queue.
                 if unsafe { self.ring.submission().push(entry) }.is_err() {
                     break;
@@ -149,12 +154,12 @@ impl PassthroughQueue {
         }
         let entry = next?;
         let token = entry.user_data();
-        let data = self.lent.remove(&token).expect("a command that ends is in flight");
+        let [data, metadata] = self.lent.remove(&token).expect("a command that ends is in flight");
         let result = match u16::try_from(entry.result()) {
             Ok(status) => Ok(NvmeAnswer { status, result: entry.big_cqe()[0] }),
             Err(_) => Err(io::Error::from_raw_os_error(-entry.result())),
         };
-        Some(PassthroughDone { token, result, data })
+        Some(PassthroughDone { token, result, data, metadata })
     }
 }
 
@@ -194,14 +199,14 @@ fn length_of(command: &NvmeCommand, data: &CommandData) -> Option<u32> {
 }
 
 /// `struct nvme_uring_cmd`.
-fn uring_command(command: &NvmeCommand, address: u64, length: u32) -> [u8; 80] {
+fn uring_command(command: &NvmeCommand, data: (u64, u32), metadata: (u64, u32)) -> [u8; 80] {
     let mut bytes = [0; 80];
     bytes[..64].copy_from_slice(command);
     bytes[2..4].fill(0);
-    bytes[16..24].fill(0);
-    bytes[24..32].copy_from_slice(&address.to_ne_bytes());
-    bytes[32..36].fill(0);
-    bytes[36..40].copy_from_slice(&length.to_ne_bytes());
+    bytes[16..24].copy_from_slice(&metadata.0.to_ne_bytes());
+    bytes[24..32].copy_from_slice(&data.0.to_ne_bytes());
+    bytes[32..36].copy_from_slice(&metadata.1.to_ne_bytes());
+    bytes[36..40].copy_from_slice(&data.1.to_ne_bytes());
     bytes
 }
 
@@ -214,11 +219,11 @@ mod tests {
     fn a_command_has_the_layout_of_the_kernel() {
         let mut command: NvmeCommand = [0xaa; 64];
         command[0] = 0x02;
-        let bytes = uring_command(&command, 0x1122_3344_5566_7788, 4096);
+        let bytes = uring_command(&command, (0x1122_3344_5566_7788, 4096), (0x99aa_bbcc_ddee_ff00, 64));
         assert_eq!((bytes[0], &bytes[2..4], &bytes[4..16]), (0x02, &[0, 0][..], &[0xaa; 12][..]));
-        assert_eq!(&bytes[16..24], &[0; 8], "metadata");
+        assert_eq!(bytes[16..24], 0x99aa_bbcc_ddee_ff00_u64.to_ne_bytes(), "metadata");
         assert_eq!(bytes[24..32], 0x1122_3344_5566_7788_u64.to_ne_bytes());
-        assert_eq!((&bytes[32..36], &bytes[36..40]), (&[0; 4][..], &4096_u32.to_ne_bytes()[..]));
+        assert_eq!(bytes[32..40], [64_u32.to_ne_bytes(), 4096_u32.to_ne_bytes()].concat());
         assert_eq!((&bytes[40..64], &bytes[64..]), (&[0xaa; 24][..], &[0; 16][..]));
     }
 
@@ -229,14 +234,15 @@ mod tests {
             None => return,
         };
         let cases = [
-            (0x02, CommandData::ToDevice(Bytes::from_static(&[0; 8]))),
-            (0x01, CommandData::FromDevice(BytesMut::zeroed(8))),
-            (FABRICS, CommandData::None),
+            (0x02, CommandData::ToDevice(Bytes::from_static(&[0; 8])), CommandData::None),
+            (0x01, CommandData::FromDevice(BytesMut::zeroed(8)), CommandData::None),
+            (0x01, CommandData::None, CommandData::FromDevice(BytesMut::zeroed(8))),
+            (FABRICS, CommandData::None, CommandData::None),
         ];
-        for (opcode, data) in cases {
+        for (opcode, data, metadata) in cases {
             let mut command = [0; 64];
             command[0] = opcode;
-            queue.submit(1, &command, data);
+            queue.submit(1, &command, data, metadata);
             queue.flush();
             ring.run_once(Some(ring.now() + zonda_zoned::Duration(1_000_000_000))).unwrap();
             let done = queue.poll_done().expect("it has ended");
@@ -250,7 +256,7 @@ mod tests {
         let mut command = [0; 64];
         command[0] = 0x02;
         for token in 0..40 {
-            queue.submit(token, &command, CommandData::FromDevice(BytesMut::zeroed(512)));
+            queue.submit(token, &command, CommandData::FromDevice(BytesMut::zeroed(512)), CommandData::None);
         }
         queue.flush();
         let mut ended = Vec::new();

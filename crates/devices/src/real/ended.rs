@@ -162,23 +162,30 @@ impl Machine {
             return;
         }
         if !run.read.is_empty() {
-            let data = self.assembled(&mut run);
-            run.outcome = Outcome::Data(Payload::Bytes(Box::new(BlockBuffer { data, metadata: Bytes::new() })));
+            run.outcome = Outcome::Data(Payload::Bytes(Box::new(self.assembled(&mut run))));
         }
         self.completions.push_back(Completion { id: run.id, status: run.status, outcome: run.outcome });
     }
 
-    /// The data of a read: its pieces, and zeros between them.
-    fn assembled(&self, run: &mut Run) -> Bytes {
-        let block_bytes = self.table.geometry().block_size_bytes as usize;
-        let length = run.blocks.0 as usize * block_bytes;
-        if run.read.len() == 1 && run.read[0].1.len() == length {
+    /// The contents of a read: its pieces, and zeros between them.
+    fn assembled(&self, run: &mut Run) -> BlockBuffer {
+        let geometry = self.table.geometry();
+        let (block_bytes, metadata_bytes) = (geometry.block_size_bytes as usize, usize::from(geometry.metadata_bytes));
+        let blocks = run.blocks.0 as usize;
+        if run.read.len() == 1 && run.read[0].1.data.len() == blocks * block_bytes {
             return run.read.remove(0).1;
         }
-        let mut data = BytesMut::zeroed(length);
-        for (place, piece) in &run.read {
-            data[*place as usize * block_bytes..][..piece.len()].copy_from_slice(piece);
+        let assembled = |each: usize, of: fn(&BlockBuffer) -> &Bytes| {
+            let mut bytes = BytesMut::zeroed(blocks * each);
+            for (place, piece) in &run.read {
+                let piece = of(piece);
+                bytes[*place as usize * each..][..piece.len()].copy_from_slice(piece);
+            }
+            bytes.freeze()
+        };
+        BlockBuffer {
+            data: assembled(block_bytes, |buffer| &buffer.data),
+            metadata: assembled(metadata_bytes, |buffer| &buffer.metadata),
         }
-        data.freeze()
     }
 }

@@ -40,11 +40,10 @@ mod tests;
 
 use std::collections::VecDeque;
 
-use bytes::Bytes;
 use zonda_zoned::zones::{ZoneEffect, ZoneTable};
 use zonda_zoned::{
-    Blocks, Command, CommandId, Completion, CompletionQueue, Key, Lba, Outcome, QueueFull, Slab, Status, ZoneAction,
-    ZoneIndex, ZoneState,
+    BlockBuffer, Blocks, Command, CommandId, Completion, CompletionQueue, Key, Lba, Outcome, QueueFull, Slab, Status,
+    ZoneAction, ZoneIndex, ZoneState,
 };
 
 pub(crate) use adopt::table_of;
@@ -92,11 +91,11 @@ pub(crate) enum RawOperation {
     /// At most one transfer.
     Write {
         start: Lba,
-        data: Bytes,
+        buffer: BlockBuffer,
     },
     Append {
         zone_start: Lba,
-        data: Bytes,
+        buffer: BlockBuffer,
     },
     Deallocate {
         start: Lba,
@@ -139,8 +138,8 @@ impl RawAction {
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) enum Answer {
     Done,
-    /// The data of a read, all of it.
-    Data(Bytes),
+    /// The data and metadata of a read, all of it.
+    Data(BlockBuffer),
     /// Where an append was placed.
     Placed(Lba),
     Zone(FoundZone),
@@ -186,7 +185,7 @@ struct Run {
     /// Blocks of a read.
     blocks: Blocks,
     /// What was read, with the place in the command, in blocks.
-    read: Vec<(u64, Bytes)>,
+    read: Vec<(u64, BlockBuffer)>,
 }
 
 /// Commands in, requests to the drive out.

@@ -4,8 +4,10 @@
 use std::collections::{BTreeMap, VecDeque};
 use std::path::Path;
 
-use bytes::{Bytes, BytesMut};
-use zonda_zoned::{Blocks, Geometry, Lba, Operation, Outcome, Payload, Status, ZoneDescriptor, ZoneState, ZonedDevice};
+use bytes::BytesMut;
+use zonda_zoned::{
+    BlockBuffer, Blocks, Geometry, Lba, Operation, Outcome, Payload, Status, ZoneDescriptor, ZoneState, ZonedDevice,
+};
 
 use super::{
     Abilities, Answer, FoundZone, Opened, Queue, RawAction, RawError, RawOperation, RealDrive, Request, RequestId,
@@ -22,7 +24,7 @@ pub(crate) struct Overlay {
     /// Of each zone: how many of its first blocks are read from the drive.
     on_drive: Vec<u64>,
     /// Blocks that were written here.
-    written: BTreeMap<u64, Bytes>,
+    written: BTreeMap<u64, BlockBuffer>,
     answers: VecDeque<(RequestId, Result<Answer, RawError>)>,
 }
 
@@ -77,7 +79,9 @@ fn report(connection: &mut Connection, geometry: &Geometry) -> Result<Vec<ZoneDe
 impl Overlay {
     fn read(&mut self, start: Lba, blocks: Blocks) -> Result<Answer, RawError> {
         let block_bytes = self.geometry.block_size_bytes;
+        let metadata_bytes = usize::from(self.geometry.metadata_bytes);
         let mut data = BytesMut::with_capacity(blocks.bytes(block_bytes) as usize);
+        let mut metadata = BytesMut::new();
         let (mut lba, end) = (start.0, start.0 + blocks.0);
         while lba < end {
             let (zone, offset) = (lba / self.geometry.zone_size_blocks.0, lba % self.geometry.zone_size_blocks.0);
@@ -85,31 +89,35 @@ impl Overlay {
             let changed = self.written.range(lba..end).next().map_or(end, |(at, _)| *at);
             match self.written.get(&lba) {
                 Some(block) => {
-                    data.extend_from_slice(block);
+                    data.extend_from_slice(&block.data);
+                    metadata.extend_from_slice(&block.metadata);
                     lba += 1;
                 }
                 None if left > 0 => {
                     let unchanged = left.min(changed - lba);
-                    data.extend_from_slice(&self.read_drive(Lba(lba), Blocks(unchanged))?);
+                    let found = self.read_drive(Lba(lba), Blocks(unchanged))?;
+                    data.extend_from_slice(&found.data);
+                    metadata.extend_from_slice(&found.metadata);
                     lba += unchanged;
                 }
                 None => {
                     data.resize(data.len() + block_bytes as usize, 0);
+                    metadata.resize(metadata.len() + metadata_bytes, 0);
                     lba += 1;
                 }
             }
         }
-        Ok(Answer::Data(data.freeze()))
+        Ok(Answer::Data(BlockBuffer { data: data.freeze(), metadata: metadata.freeze() }))
     }
 
-    fn read_drive(&mut self, start: Lba, blocks: Blocks) -> Result<Bytes, RawError> {
+    fn read_drive(&mut self, start: Lba, blocks: Blocks) -> Result<BlockBuffer, RawError> {
         let failed = |status: Status, why: String| RawError { status, why, is_removed: false };
         let completion = self
             .connection
             .execute(Operation::Read { start, blocks })
             .map_err(|error| failed(Status::InternalError, error.to_string()))?;
         match completion.outcome {
-            Outcome::Data(Payload::Bytes(buffer)) => Ok(buffer.data),
+            Outcome::Data(Payload::Bytes(buffer)) => Ok(*buffer),
             _ => Err(failed(completion.status, completion.status.to_string())),
         }
     }
@@ -117,9 +125,11 @@ impl Overlay {
     fn carry_out(&mut self, operation: RawOperation) -> Result<Answer, RawError> {
         match operation {
             RawOperation::Read { start, blocks } => return self.read(start, blocks),
-            RawOperation::Write { start, mut data } => {
+            RawOperation::Write { start, buffer: BlockBuffer { mut data, mut metadata } } => {
                 let block_bytes = self.geometry.block_size_bytes as usize;
-                if self.written.len() as u64 * block_bytes as u64 + data.len() as u64 > CHANGED_BYTES_MAX {
+                let metadata_bytes = usize::from(self.geometry.metadata_bytes);
+                let kept = self.written.len() as u64 * (block_bytes + metadata_bytes) as u64;
+                if kept + (data.len() + metadata.len()) as u64 > CHANGED_BYTES_MAX {
                     let why = format!("the changes of zones do not fit in {CHANGED_BYTES_MAX} bytes of memory");
                     return Err(RawError { status: Status::WriteFault, why, is_removed: false });
                 }
@@ -127,7 +137,8 @@ impl Overlay {
                     if data.is_empty() {
                         break;
                     }
-                    self.written.insert(lba, data.split_to(block_bytes));
+                    let (data, metadata) = (data.split_to(block_bytes), metadata.split_to(metadata_bytes));
+                    self.written.insert(lba, BlockBuffer { data, metadata });
                 }
             }
             RawOperation::Manage { action: RawAction::Reset, zone } => {
@@ -175,7 +186,7 @@ mod tests {
 
     fn geometry() -> Geometry {
         Geometry {
-            metadata_bytes: 0,
+            metadata_bytes: 16,
             max_active_zones: None,
             max_open_zones: None,
             zrwa: None,

@@ -3,8 +3,7 @@
 use std::collections::VecDeque;
 use std::ops::{Index, IndexMut};
 
-use bytes::Bytes;
-use zonda_zoned::{Blocks, Key, Lba, Slab, ZoneIndex};
+use zonda_zoned::{BlockBuffer, Blocks, Key, Lba, Slab, ZoneIndex};
 
 use super::{RawAction, RawOperation, Run};
 
@@ -34,10 +33,10 @@ pub(super) enum Work {
         place: u64,
     },
     Write {
-        data: Bytes,
+        buffer: BlockBuffer,
     },
     Append {
-        data: Bytes,
+        buffer: BlockBuffer,
     },
     Deallocate,
     Manage(RawAction),
@@ -82,8 +81,8 @@ impl Part {
         }
         Some(match &self.work {
             Work::Read { .. } => RawOperation::Read { start, blocks },
-            Work::Write { data } => RawOperation::Write { start, data: data.clone() },
-            Work::Append { data } => RawOperation::Append { zone_start, data: data.clone() },
+            Work::Write { buffer } => RawOperation::Write { start, buffer: buffer.clone() },
+            Work::Append { buffer } => RawOperation::Append { zone_start, buffer: buffer.clone() },
             Work::Deallocate => RawOperation::Deallocate { start, blocks },
             Work::Manage(action) => RawOperation::Manage { action: *action, zone: self.zone },
             Work::Report => RawOperation::Report { zone: self.zone },

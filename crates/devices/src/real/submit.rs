@@ -3,15 +3,19 @@
 use bytes::Bytes;
 use zonda_zoned::zones::{WriteGrant, ZoneEffect};
 use zonda_zoned::{
-    Blocks, Command, CommandId, Completion, Key, Lba, LbaRange, NamespaceId, Operation, Outcome, Payload, Status,
-    ZoneAction, ZoneIndex, ZoneState, ZoneTarget,
+    BlockBuffer, Blocks, Command, CommandId, Completion, Key, Lba, LbaRange, NamespaceId, Operation, Outcome, Payload,
+    Status, ZoneAction, ZoneIndex, ZoneState, ZoneTarget,
 };
+
+use zonda_zoned::limits::METADATA_BYTES_MAX;
 
 use super::parts::{Part, Work};
 use super::{Machine, RawAction, Run, Trust};
 
 /// Zeros for writes of zeros, in pieces of at most this size.
 static ZEROS: [u8; 128 << 10] = [0; 128 << 10];
+
+const _: () = assert!(METADATA_BYTES_MAX <= 512, "the metadata of a piece is not longer than its data");
 
 impl Machine {
     /// Executes a command, or refuses it.
@@ -35,7 +39,7 @@ impl Machine {
                 self.refuse_suspect(start)?;
                 let fits = self.fits(&payload, blocks);
                 let grant = self.table.write(start, blocks, fits)?;
-                self.add_write(id, grant, blocks, bytes_of(payload).as_ref(), Outcome::None);
+                self.add_write(id, grant, blocks, buffer_of(payload).as_ref(), Outcome::None);
                 Ok(())
             }
             Operation::Append { zone_start, blocks, payload } => {
@@ -43,9 +47,9 @@ impl Machine {
                 let fits = self.fits(&payload, blocks);
                 let grant = self.table.append(zone_start, blocks, fits)?;
                 let outcome = Outcome::Appended(grant.start);
-                match bytes_of(payload) {
-                    Some(data) if self.abilities.append => self.add_append(id, grant, blocks, data, outcome),
-                    data => self.add_write(id, grant, blocks, data.as_ref(), outcome),
+                match buffer_of(payload) {
+                    Some(buffer) if self.abilities.append => self.add_append(id, grant, blocks, buffer, outcome),
+                    buffer => self.add_write(id, grant, blocks, buffer.as_ref(), outcome),
                 }
                 Ok(())
             }
@@ -165,23 +169,35 @@ impl Machine {
     }
 
     /// Writes in transfers; `None` writes zeros.
-    fn add_write(&mut self, id: CommandId, grant: WriteGrant, blocks: Blocks, data: Option<&Bytes>, outcome: Outcome) {
+    fn add_write(
+        &mut self,
+        id: CommandId,
+        grant: WriteGrant,
+        blocks: Blocks,
+        buffer: Option<&BlockBuffer>,
+        outcome: Outcome,
+    ) {
         let run = self.begin(id, Blocks::ZERO, outcome);
         grant.closed.into_iter().for_each(|zone| self.close(zone));
         let block_bytes = self.table.geometry().block_size_bytes as usize;
-        let most = match data {
+        let metadata_bytes = usize::from(self.table.geometry().metadata_bytes);
+        let most = match buffer {
             Some(_) => blocks.0,
             None => self.table.geometry().max_transfer_blocks.0.min((ZEROS.len() / block_bytes) as u64),
         };
         let mut place = 0;
         while place < blocks.0 {
             let (zone, first, end) = self.piece(grant.start.0 + place, most.min(blocks.0 - place));
-            let length = (end - first) as usize * block_bytes;
-            let data = match data {
-                Some(data) => data.slice(place as usize * block_bytes..).slice(..length),
-                None => Bytes::from_static(&ZEROS[..length]),
+            let (from, count) = (place as usize, (end - first) as usize);
+            let piece = |bytes: &Bytes, each: usize| bytes.slice(from * each..(from + count) * each);
+            let zeros = |each: usize| Bytes::from_static(&ZEROS[..count * each]);
+            let buffer = match buffer {
+                Some(BlockBuffer { data, metadata }) => {
+                    BlockBuffer { data: piece(data, block_bytes), metadata: piece(metadata, metadata_bytes) }
+                }
+                None => BlockBuffer { data: zeros(block_bytes), metadata: zeros(metadata_bytes) },
             };
-            let mut part = Part::new(Some(run), zone, first, end, Work::Write { data });
+            let mut part = Part::new(Some(run), zone, first, end, Work::Write { buffer });
             part.frees = grant.filled && place + (end - first) == blocks.0;
             self.add(part, grant.opened && place == 0);
             place += end - first;
@@ -189,7 +205,7 @@ impl Machine {
         self.end_share(run, Status::Success);
     }
 
-    fn add_append(&mut self, id: CommandId, grant: WriteGrant, blocks: Blocks, data: Bytes, outcome: Outcome) {
+    fn add_append(&mut self, id: CommandId, grant: WriteGrant, blocks: Blocks, buffer: BlockBuffer, outcome: Outcome) {
         let run = self.begin(id, Blocks::ZERO, outcome);
         grant.closed.into_iter().for_each(|zone| self.close(zone));
         let offset = grant.offset_blocks.0;
@@ -197,7 +213,7 @@ impl Machine {
         // of all of them.
         let in_flight = self.parts.of_zone(grant.zone).filter(|part| matches!(part.work, Work::Append { .. }));
         let first = in_flight.map(|part| part.first).min().unwrap_or(offset);
-        let mut part = Part::new(Some(run), grant.zone, first, offset + blocks.0, Work::Append { data });
+        let mut part = Part::new(Some(run), grant.zone, first, offset + blocks.0, Work::Append { buffer });
         part.frees = grant.filled;
         self.add(part, grant.opened);
         self.end_share(run, Status::Success);
@@ -295,10 +311,10 @@ impl Machine {
     }
 }
 
-/// The data of a payload; `None`: zeros.
-fn bytes_of(payload: Payload) -> Option<Bytes> {
+/// The contents of a payload; `None`: zeros.
+fn buffer_of(payload: Payload) -> Option<BlockBuffer> {
     match payload {
-        Payload::Bytes(buffer) => Some(buffer.data),
+        Payload::Bytes(buffer) => Some(*buffer),
         Payload::None | Payload::Fingerprints(_) => None,
     }
 }

@@ -48,7 +48,7 @@ impl Simulated {
     fn carry_out(&mut self, operation: RawOperation) -> Result<Answer, RawError> {
         let geometry = self.drive.geometry(NamespaceId::FIRST).clone();
         let blocks_of = |data: &Bytes| Blocks(data.len() as u64 / u64::from(geometry.block_size_bytes));
-        let payload = |data: Bytes| Payload::Bytes(Box::new(BlockBuffer { data, metadata: Bytes::new() }));
+        let payload = |buffer: BlockBuffer| Payload::Bytes(Box::new(buffer));
         if self.is_removed {
             return Err(error(Status::InternalError, true));
         }
@@ -60,11 +60,11 @@ impl Simulated {
         }
         let operation = match operation {
             RawOperation::Read { start, blocks } => Operation::Read { start, blocks },
-            RawOperation::Write { start, data } => {
-                Operation::Write { start, blocks: blocks_of(&data), payload: payload(data) }
+            RawOperation::Write { start, buffer } => {
+                Operation::Write { start, blocks: blocks_of(&buffer.data), payload: payload(buffer) }
             }
-            RawOperation::Append { zone_start, data } => {
-                Operation::Append { zone_start, blocks: blocks_of(&data), payload: payload(data) }
+            RawOperation::Append { zone_start, buffer } => {
+                Operation::Append { zone_start, blocks: blocks_of(&buffer.data), payload: payload(buffer) }
             }
             RawOperation::Deallocate { start, blocks } => {
                 Operation::Deallocate { ranges: [LbaRange { start, blocks }].into() }
@@ -84,7 +84,7 @@ impl Simulated {
             return Err(error(Status::WriteFault, false));
         }
         Ok(match completion.outcome {
-            Outcome::Data(Payload::Bytes(buffer)) => Answer::Data(buffer.data),
+            Outcome::Data(Payload::Bytes(buffer)) => Answer::Data(*buffer),
             Outcome::Appended(lba) => Answer::Placed(lba),
             _ => Answer::Done,
         })
@@ -136,6 +136,10 @@ fn open(geometry: &Geometry, abilities: Abilities) -> Tested {
 /// As real drives have them.
 fn limited() -> Geometry {
     Geometry { metadata_bytes: 0, descriptor_extension_bytes: 0, ..Geometry::tiny() }
+}
+
+fn with_metadata() -> Geometry {
+    Geometry { metadata_bytes: 8, ..limited() }
 }
 
 fn unlimited() -> Geometry {
@@ -212,6 +216,7 @@ fn a_drive_that_reorders_requests_conforms() {
     let plain = Abilities::default();
     assert!(check("limited", &limited(), plain, 16) > 50);
     assert!(check("unlimited", &unlimited(), plain, 16) > 2);
+    assert!(check("metadata", &with_metadata(), plain, 16) > 50);
     assert!(check("conventional", &with_conventional_zones(), plain, 16) > 6);
 }
 
@@ -220,6 +225,7 @@ fn a_drive_with_appends_and_deallocation_conforms() {
     let able = Abilities { append: true, deallocate: true, offline: true };
     // Appends that are outstanding together are placed in any order.
     assert!(check("limited, able", &limited(), able, 1) > 55);
+    assert!(check("metadata, able", &with_metadata(), able, 1) > 55);
     assert!(check("conventional, able", &with_conventional_zones(), able, 1) > 7);
 }
 

@@ -20,8 +20,8 @@ use std::path::Path;
 use std::rc::Rc;
 
 use rustix::io::Errno;
-use zonda_ring::{Client, Done, File, FileOptions, Operation, Outcome, Waker, ZoneRequest};
-use zonda_zoned::{Lba, Status, ZoneIndex};
+use zonda_ring::{Bytes, Client, Done, File, FileOptions, Operation, Outcome, Waker, ZoneRequest};
+use zonda_zoned::{BlockBuffer, Lba, Status, ZoneIndex};
 
 use crate::DriveError;
 use crate::real::{
@@ -157,8 +157,8 @@ impl Queue for KernelQueue {
                 let read = Operation::Read { file, offset: self.offset(start), buffer: aligned_buffer(length) };
                 self.on_ring(id, Kind::Read(length), read);
             }
-            RawOperation::Write { start, data } => {
-                let write = Operation::Write { file, offset: self.offset(start), pieces: vec![aligned(data)] };
+            RawOperation::Write { start, buffer } => {
+                let write = Operation::Write { file, offset: self.offset(start), pieces: vec![aligned(buffer.data)] };
                 self.on_ring(id, Kind::Write, write);
             }
             RawOperation::Flush => self.on_ring(id, Kind::Flush, Operation::Sync { file, data_only: true }),
@@ -193,7 +193,7 @@ impl Queue for KernelQueue {
         let answer = match (kind, result) {
             (_, Err(error)) => Err(raw_error(&error, fallback)),
             (Kind::Read(length), Ok(Outcome::Read(buffer))) if buffer.len() == length => {
-                Ok(Answer::Data(buffer.freeze()))
+                Ok(Answer::Data(BlockBuffer { data: buffer.freeze(), metadata: Bytes::new() }))
             }
             (Kind::Read(_), Ok(_)) => Err(raw_error(&io::ErrorKind::UnexpectedEof.into(), fallback)),
             (Kind::Write | Kind::Flush, Ok(_)) => Ok(Answer::Done),

@@ -67,6 +67,7 @@ pub(super) fn identify(path: &Path, file: &File) -> Result<Identified, DriveErro
         let result = receive_page(file, namespace, structure, command_set);
         result.map_err(|why| failed(&format!("Identify {:02x}h", structure as u8), why))
     };
+    let unsupported = |why: String| failed("its format is not supported", why);
     let of_page = |error: PageError| failed("an Identify structure is not valid", error.to_string());
     let controller = page(Structure::Controller, CommandSet::Nvm)?;
     let controller = Controller::parse(&controller).map_err(of_page)?;
@@ -88,11 +89,8 @@ pub(super) fn identify(path: &Path, file: &File) -> Result<Identified, DriveErro
     let zns_controller = ZnsController::parse(&zns_controller).map_err(of_page)?;
     let zones = report_all(file, namespace, nvm.size_blocks.get()).map_err(|why| failed("Report Zones", why))?;
     let pages = ZonedPages { namespace: &zns, controller: &zns_controller, zones: &zones };
-    let geometry = geometry_from(&controller, &nvm, Some(pages)).map_err(of_page)?;
-    if geometry.metadata_bytes > 0 {
-        let why = format!("{} bytes of metadata in each block", geometry.metadata_bytes);
-        return Err(failed("its format is not supported", why));
-    }
+    let geometry = geometry_from(&controller, &as_over_fabrics(nvm.clone()).map_err(unsupported)?, Some(pages));
+    let geometry = geometry.map_err(of_page)?;
     let found = |zone: &ZoneDescriptor| FoundZone {
         state: zone.state,
         write_pointer_blocks: Blocks(zone.write_pointer.map_or(0, |pointer| pointer.0.saturating_sub(zone.start.0))),
@@ -105,6 +103,20 @@ pub(super) fn identify(path: &Path, file: &File) -> Result<Identified, DriveErro
         deallocates: nvm.deallocated_blocks_read_zeros()
             && controller.optional_commands.get() & DATASET_MANAGEMENT != 0,
     })
+}
+
+/// Metadata at the end of each block (FLBAS).
+const METADATA_FOLLOWS_DATA: u8 = 1 << 4;
+
+/// The page of a namespace whose metadata, if there are any, have a buffer of their own, as that of one
+/// over Fabrics, where they are at the end of each block.
+fn as_over_fabrics(mut nvm: NvmNamespace) -> Result<NvmNamespace, String> {
+    let bytes = nvm.format_in_use().metadata_bytes.get();
+    if bytes > 0 && nvm.metadata_follows_data() {
+        return Err(format!("{bytes} bytes of metadata at the end of each block, instead of a buffer of their own"));
+    }
+    nvm.format |= METADATA_FOLLOWS_DATA * u8::from(bytes > 0);
+    Ok(nvm)
 }
 
 /// Dataset Management in the optional commands of a controller (ONCS).
@@ -167,6 +179,8 @@ fn report_all(file: &File, namespace: NamespaceId, size_blocks: u64) -> Result<V
 
 #[cfg(test)]
 mod tests {
+    use zerocopy::FromZeros;
+
     use super::*;
 
     #[test]
@@ -174,6 +188,19 @@ mod tests {
         assert_eq!(block_name("ng0n1").as_deref(), Some("nvme0n1"));
         assert_eq!(block_name("nvme0n1"), None);
         assert_eq!(block_device_of(Path::new("/dev/null")), None);
+    }
+
+    #[test]
+    fn metadata_are_supported_in_a_buffer_of_their_own() {
+        let with = |metadata_bytes: u16, is_extended: bool| {
+            let mut page = NvmNamespace::new_zeroed();
+            page.formats[0].metadata_bytes = metadata_bytes.into();
+            page.format = u8::from(is_extended) << 4;
+            as_over_fabrics(page).map(|page| page.metadata_follows_data())
+        };
+        assert_eq!((with(0, false), with(8, false)), (Ok(false), Ok(true)));
+        let refusal = with(8, true).expect_err("the data would be interleaved");
+        assert!(refusal.contains("8 bytes of metadata at the end of each block"), "{refusal}");
     }
 
     #[test]

@@ -18,10 +18,11 @@ use zonda_nvme::io::{NamespaceFormat, encode, encode_ranges};
 use zonda_nvme::zns::ReportFormat;
 use zonda_nvme::{StatusCode, SubmissionEntry};
 use zonda_ring::{
-    BytesMut, CommandData, File, FileOptions, NvmeAnswer, NvmeCommand, PassthroughDone, PassthroughQueue, Waker,
+    Bytes, BytesMut, CommandData, File, FileOptions, NvmeAnswer, NvmeCommand, PassthroughDone, PassthroughQueue, Waker,
 };
 use zonda_zoned::{
-    Blocks, Geometry, Lba, LbaRange, NamespaceId, Operation, Payload, ReportFilter, Status, ZoneIndex, ZoneTarget,
+    BlockBuffer, Blocks, Geometry, Lba, LbaRange, NamespaceId, Operation, Payload, ReportFilter, Status, ZoneIndex,
+    ZoneTarget,
 };
 
 use crate::DriveError;
@@ -146,20 +147,30 @@ impl Queue for NvmeQueue {
         let blocks_of = |length: usize| Blocks(length as u64 / u64::from(block_bytes));
         let payload = Payload::None;
         let start_of = |zone: ZoneIndex| self.geometry.zone_start(zone);
+        let mut metadata = CommandData::None;
         let (kind, operation, data) = match operation {
             RawOperation::Read { start, blocks } => {
-                let length = blocks.bytes(block_bytes) as usize;
-                let mut buffer = aligned_buffer(length);
-                buffer.resize(length, 0);
-                (Kind::Read, Operation::Read { start, blocks }, CommandData::FromDevice(buffer))
+                let buffer = |length: usize| {
+                    let mut buffer = aligned_buffer(length);
+                    buffer.resize(length, 0);
+                    buffer
+                };
+                if self.geometry.metadata_bytes > 0 {
+                    let length = blocks.0 as usize * usize::from(self.geometry.metadata_bytes);
+                    metadata = CommandData::FromDevice(buffer(length));
+                }
+                let data = buffer(blocks.bytes(block_bytes) as usize);
+                (Kind::Read, Operation::Read { start, blocks }, CommandData::FromDevice(data))
             }
-            RawOperation::Write { start, data } => {
-                let write = Operation::Write { start, blocks: blocks_of(data.len()), payload };
-                (Kind::Other, write, CommandData::ToDevice(aligned(data)))
+            RawOperation::Write { start, buffer } => {
+                let write = Operation::Write { start, blocks: blocks_of(buffer.data.len()), payload };
+                metadata = metadata_of(buffer.metadata);
+                (Kind::Other, write, CommandData::ToDevice(aligned(buffer.data)))
             }
-            RawOperation::Append { zone_start, data } => {
-                let append = Operation::Append { zone_start, blocks: blocks_of(data.len()), payload };
-                (Kind::Append, append, CommandData::ToDevice(aligned(data)))
+            RawOperation::Append { zone_start, buffer } => {
+                let append = Operation::Append { zone_start, blocks: blocks_of(buffer.data.len()), payload };
+                metadata = metadata_of(buffer.metadata);
+                (Kind::Append, append, CommandData::ToDevice(aligned(buffer.data)))
             }
             RawOperation::Deallocate { start, blocks } => {
                 let ranges: Box<[LbaRange]> = [LbaRange { start, blocks }].into();
@@ -179,7 +190,7 @@ impl Queue for NvmeQueue {
         };
         let encoded = encode(&operation, self.namespace, &self.format);
         let entry = encoded.expect("the machine passes operations that one command expresses").entry;
-        self.queue.submit(id.0 << KIND_BITS | kind as u64, &command_of(&entry), data);
+        self.queue.submit(id.0 << KIND_BITS | kind as u64, &command_of(&entry), data, metadata);
     }
 
     fn flush(&mut self) {
@@ -187,12 +198,18 @@ impl Queue for NvmeQueue {
     }
 
     fn next(&mut self) -> Option<(RequestId, Result<Answer, RawError>)> {
-        let PassthroughDone { token, result, data } = self.queue.poll_done()?;
+        let PassthroughDone { token, result, data, metadata } = self.queue.poll_done()?;
         let id = RequestId(token >> KIND_BITS);
         let is = |kind: Kind| token & ((1 << KIND_BITS) - 1) == kind as u64;
         let answer = succeeded(result).and_then(|result| match data {
             _ if is(Kind::Append) => Ok(Answer::Placed(Lba(result))),
-            CommandData::FromDevice(buffer) if is(Kind::Read) => Ok(Answer::Data(buffer.freeze())),
+            CommandData::FromDevice(buffer) if is(Kind::Read) => {
+                let metadata = match metadata {
+                    CommandData::FromDevice(metadata) => metadata.freeze(),
+                    _ => Bytes::new(),
+                };
+                Ok(Answer::Data(BlockBuffer { data: buffer.freeze(), metadata }))
+            }
             CommandData::FromDevice(buffer) => match zones_of(&buffer)?.first() {
                 Some(zone) => Ok(Answer::Zone(*zone)),
                 None => Err(internal("the drive reports no zone".to_owned())),
@@ -201,6 +218,11 @@ impl Queue for NvmeQueue {
         });
         Some((id, answer))
     }
+}
+
+/// The metadata of a write, in a buffer of its own.
+fn metadata_of(metadata: Bytes) -> CommandData {
+    if metadata.is_empty() { CommandData::None } else { CommandData::ToDevice(aligned(metadata)) }
 }
 
 /// Report Zones from a block on.
