@@ -129,6 +129,16 @@ impl Connection {
         Ok(probed.user())
     }
 
+    /// Why every further command fails, as in "the connection to it is lost"; `None` while that is not so.
+    pub(crate) fn unusable(&self) -> Option<&'static str> {
+        match () {
+            () if self.drive.conflict().is_some() => Some("another host has reserved it"),
+            () if self.drive.is_disconnected() && self.drive.is_remote() => Some("the connection to it is lost"),
+            () if self.drive.is_disconnected() => Some("the drive is missing"),
+            () => None,
+        }
+    }
+
     /// The time since the connection was made.
     #[must_use]
     pub fn now(&self) -> Instant {

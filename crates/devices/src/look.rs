@@ -1,5 +1,5 @@
-//! [`Snapshot`]: an image as recovery would restore it, or a drive of this machine as it is, for
-//! programs that must not change it.
+//! [`Snapshot`]: an image as recovery would restore it, or a drive of this machine or a namespace of a
+//! server as it is, for programs that must not change it.
 
 use std::collections::BTreeMap;
 use std::path::Path;
@@ -14,7 +14,7 @@ use crate::copy_on_write::CopyOnWrite;
 use crate::probe::{DriveUser, Probe, written_blocks};
 use crate::real::{Overlay, RealDrive};
 use crate::sequential_zones::SequentialPart;
-use crate::{DriveError, ImageDirectory};
+use crate::{Access, DriveError, ImageDirectory};
 use zonda_raid::Identity;
 
 /// A device on an image or a drive that is opened read-only: writes stay in memory, and are discarded
@@ -54,9 +54,19 @@ impl Snapshot {
         Ok(Snapshot::new(Media::Image { image: Box::new(image), files: Box::new(files) }))
     }
 
-    /// Opens a drive of this machine that no other program uses, exclusively.
-    pub(crate) fn open_device(path: &Path) -> Result<Snapshot, DriveError> {
-        Ok(Snapshot::new(Media::Drive(Box::new(RealDrive::open_overlay(path)?))))
+    /// Opens a drive of this machine that no other program uses, exclusively; or connects to a namespace
+    /// of a server, which another host may use as far as its reservations allow.
+    pub(crate) fn open_drive(access: &Access) -> Result<Snapshot, DriveError> {
+        let overlay = RealDrive::open_overlay(&access.location, &access.options)?;
+        Ok(Snapshot::new(Media::Drive(Box::new(overlay))))
+    }
+
+    /// Why what was read last may not be what is on the drive: it cannot be read any more.
+    pub(crate) fn unusable(&self) -> Option<&'static str> {
+        match &self.media {
+            Media::Image { .. } => None,
+            Media::Drive(drive) => drive.unusable(),
+        }
     }
 
     /// The superblock of an image that another program uses, if it can be read meanwhile.

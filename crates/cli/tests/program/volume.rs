@@ -353,6 +353,44 @@ fn the_exit_code_of_a_check_shows_whether_the_volume_can_be_assembled_and_no_fil
 }
 
 #[test]
+fn a_check_reads_members_that_are_namespaces_of_servers_and_reserves_and_writes_nothing() {
+    let directory = make_volume("volume-check-remote");
+    let far = Server::start(&directory, &["drives/b", "drives/c"]);
+    let members = format!("drives/a,{},{}", far.url(0), far.url(1));
+    output_in(&directory, &["volume", "create", "vol", "--level", "5", "--members", &members]);
+    let server = Server::start(&directory, &["vol"]);
+    fs::write(directory.join("job.toml"), JOB).expect("it can be written");
+    output_in(&directory, &["bench", "job.toml", "--target", server.url(0), "--yes", "--json", "--quiet"]);
+    // Another directory of the volume, on another machine.
+    fs::create_dir(directory.join("copy")).expect("it is new");
+    fs::copy(directory.join("vol/volume.toml"), directory.join("copy/volume.toml")).expect("the disk has space");
+    let text = fs::read_to_string(directory.join("copy/volume.toml")).expect("it was copied");
+    let text: String =
+        text.lines().filter(|line| !line.starts_with("host = ")).map(|line| line.to_owned() + "\n").collect();
+    let without_owner = text.split("\n[owner]").next().expect("it has a first part").to_owned();
+    let members_of = text.find("[[member]]").map_or("", |at| &text[at..]);
+    let text = if without_owner.contains("[[member]]") { without_owner } else { without_owner + "\n" + members_of };
+    fs::write(directory.join("copy/volume.toml"), text).expect("the disk has space");
+    let refused = refused_in(&directory, &["volume", "check", "copy"]);
+    assert!(refused.contains("in use"), "{refused}");
+    server.stop();
+    let before = contents(&directory);
+    let ran = zonda_in(&directory, &["volume", "check", "vol", "--json"]);
+    assert!(contents(&directory) == before, "a check has changed a file");
+    let report: Value = serde_json::from_str(&ran.stdout).unwrap_or_else(|error| panic!("{error}: {}", ran.stderr));
+    assert_eq!(
+        (ran.code, &report["wrong_blocks"], &report["lost_blocks"]),
+        (Some(0), &0.into(), &0.into()),
+        "{report}"
+    );
+    assert!(report["blocks"].as_u64() > Some(0) && states(&report) == ["active"; 3], "{report}");
+    far.stop();
+    let ran = zonda_in(&directory, &["volume", "check", "vol", "--json"]);
+    let report: Value = serde_json::from_str(&ran.stdout).unwrap_or_else(|error| panic!("{error}: {}", ran.stderr));
+    assert!(ran.code == Some(1) && states(&report) == ["active", "missing", "missing"], "{report}");
+}
+
+#[test]
 fn a_lost_directory_is_recreated_from_the_drives() {
     let directory = make_volume("volume-import");
     create(&directory);

@@ -1,8 +1,7 @@
-//! [`Overlay`]: a drive of this machine that is read only, and on which zones and blocks change in
-//! memory.
+//! [`Overlay`]: a drive of this machine or a namespace of a server that is read only, and on which zones
+//! and blocks change in memory.
 
 use std::collections::{BTreeMap, VecDeque};
-use std::path::Path;
 
 use bytes::BytesMut;
 use zonda_zoned::{
@@ -29,10 +28,19 @@ pub(crate) struct Overlay {
 }
 
 impl RealDrive<Overlay> {
-    /// Opens a device file read-only. Its commands complete at once, and block meanwhile.
-    pub(crate) fn open_overlay(path: &Path) -> Result<RealDrive<Overlay>, DriveError> {
-        let options = NamespaceOptions { read_only: true, ..NamespaceOptions::default() };
-        RealDrive::overlay_of(Connection::open(&Location::Device(path.to_owned()), &options)?)
+    /// Opens a device file read-only, or connects to a server and reserves nothing. Commands complete at
+    /// once, and block meanwhile.
+    pub(crate) fn open_overlay(
+        location: &Location,
+        options: &NamespaceOptions,
+    ) -> Result<RealDrive<Overlay>, DriveError> {
+        let options = NamespaceOptions { read_only: true, claim: None, ..options.clone() };
+        RealDrive::overlay_of(Connection::open(location, &options)?)
+    }
+
+    /// Why the drive cannot be read any more, as in "the connection to it is lost".
+    pub(crate) fn unusable(&self) -> Option<&'static str> {
+        self.queue().connection.unusable()
     }
 
     fn overlay_of(mut connection: Connection) -> Result<RealDrive<Overlay>, DriveError> {

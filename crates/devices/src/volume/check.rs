@@ -1,5 +1,6 @@
-//! Checks a volume without writing: its images and drives are opened read-only, and what a mount and a scrub
-//! write stays in memory and is discarded.
+//! Checks a volume without writing: its images and drives are opened read-only, of namespaces of servers
+//! only zones are reported and blocks read, and what a mount and a scrub write stays in memory and is
+//! discarded.
 
 use std::path::Path;
 use std::time;
@@ -7,11 +8,14 @@ use std::time;
 use serde::{Deserialize, Serialize};
 use zonda_isal::Isal;
 use zonda_raid::{Event, Identity, MemberIndex, MemberState, Membership, MountOptions, Tuning, Volume, VolumeDevice};
+use zonda_ring::{Ring, RingOptions};
 use zonda_zoned::{Blocks, CompletionQueue, Instant, Lba, NamespaceId, ZoneDescriptor, ZonedDevice};
 
 use super::assembly::{are_enough, is_of_other};
 use super::check_superblocks;
 use super::directory::{LastState, Place, VolumeDirectory};
+use super::identities::holder;
+use super::look::in_use;
 use super::names::Names;
 use super::outdated::must_be_newest;
 use super::report::{LostRange, Progress};
@@ -85,8 +89,8 @@ impl CheckReport {
     /// checksums and parity. **Nothing is written.** A member that is being rebuilt is not read.
     ///
     /// # Errors
-    /// When there is no volume, it or one of its members is in use, or a member is a namespace
-    /// of a server; with the remedy.
+    /// When there is no volume, it or one of its members is in use, or a member that is a namespace of
+    /// a server cannot be read any more; with the remedy.
     pub fn of(path: &Path, progress: &mut dyn FnMut(Progress)) -> Result<CheckReport, DriveError> {
         let directory = VolumeDirectory::open_read_only(path)?;
         let (mut devices, members, refusal) = devices(&directory)?;
@@ -117,8 +121,12 @@ impl CheckReport {
         if let Some(isal) = Isal::new() {
             volume.set_engine(Box::new(isal));
         }
-        let mut checked =
-            Checked { on: VolumeDevice::new(volume, devices), now: Instant::ZERO, completions: CompletionQueue::new() };
+        let mut checked = Checked {
+            on: VolumeDevice::new(volume, devices),
+            now: Instant::ZERO,
+            completions: CompletionQueue::new(),
+            names: report.members.iter().map(|member| member.at.clone()).collect(),
+        };
         if let Err(error) = checked.mount(&names)? {
             return Ok(report.refused(&error));
         }
@@ -163,17 +171,13 @@ fn devices(directory: &VolumeDirectory) -> Result<Devices, DriveError> {
     let array = directory.array()?;
     let (mut found, mut members) = (Vec::new(), Vec::new());
     for (at, place) in (0..).zip(&directory.file.member) {
-        let opened = match directory.location(place) {
-            Ok(Location::NvmeTcp(_)) => return Err(behind_a_server(place)),
-            Ok(Location::Image(path)) => Snapshot::open(&path),
-            Ok(Location::Device(path)) => Snapshot::open_device(&path),
-            Err(error) => Err(error),
-        };
-        let opened = opened.and_then(|mut device| match device.identity().filter(|_| place.is_free()) {
-            Some(Identity::Member(own)) if own.array == array => Ok(device),
-            // Its drive is used by another volume now.
-            Some(other) => Err(DriveError::new(format!("the drive is {}", describe(&other)), "name another drive")),
-            None => Ok(device),
+        let opened = open(directory, array, at, place).and_then(|mut device| {
+            match device.identity().filter(|_| place.is_free()) {
+                Some(Identity::Member(own)) if own.array == array => Ok(device),
+                // Its drive is used by another volume now.
+                Some(other) => Err(DriveError::new(format!("the drive is {}", describe(&other)), "name another drive")),
+                None => Ok(device),
+            }
         });
         let (state, reason) = match &opened {
             Ok(_) => ("active", None),
@@ -227,15 +231,18 @@ fn devices(directory: &VolumeDirectory) -> Result<Devices, DriveError> {
     Ok((found, members, refusal))
 }
 
-fn behind_a_server(place: &Place) -> DriveError {
-    DriveError::new(
-        format!(
-            "cannot check {}, a namespace of a server: all members must be images or drives of this machine",
-            place.at
-        ),
-        "zonda volume status reads the superblocks without writing; zonda volume scrub reads everything, but assembles \
-         the volume and writes repairs",
-    )
+/// Opens the device of a member read-only.
+fn open(directory: &VolumeDirectory, array: [u8; 16], at: u8, place: &Place) -> Result<Snapshot, DriveError> {
+    let access = directory.access(place)?;
+    match &access.location {
+        Location::Image(path) => Snapshot::open(path),
+        Location::Device(_) => Snapshot::open_drive(&access),
+        Location::NvmeTcp(_) => Snapshot::open_drive(&access).map_err(|error| {
+            // The server reports nothing of a namespace that another host has reserved.
+            let holder = Ring::new(RingOptions::default()).ok().and_then(|ring| holder(&access, &ring));
+            holder.map_or(error, |holder| in_use(directory, array, usize::from(at), holder))
+        }),
+    }
 }
 
 /// A volume whose devices are not written, with a simulated clock.
@@ -243,6 +250,8 @@ struct Checked {
     on: VolumeDevice<Snapshot>,
     now: Instant,
     completions: CompletionQueue,
+    /// The paths and URLs of the members.
+    names: Vec<String>,
 }
 
 impl Checked {
@@ -281,6 +290,16 @@ impl Checked {
     /// Makes progress without waiting. Returns whether a scrub has completed.
     fn poll(&mut self) -> Result<bool, DriveError> {
         self.on.poll(self.now, &mut self.completions);
+        // Its blocks are not damaged: nothing is known of them.
+        for at in 0..self.names.len() {
+            if let Some(why) = self.on.member(MemberIndex(at as u8)).and_then(Snapshot::unusable) {
+                let message = format!("the check has stopped: {} cannot be read any more: {why}", self.names[at]);
+                return Err(DriveError::new(
+                    message,
+                    "check that its server runs and that no other server uses the volume",
+                ));
+            }
+        }
         while let Some(event) = self.on.volume_mut().poll_event() {
             match event {
                 Event::Scrubbed { .. } => return Ok(true),

@@ -220,7 +220,7 @@ fn move_all<T: Clone>(moves: &[(usize, usize)], places: &mut [T], nothing: T) {
 }
 
 /// The error if another server has reserved the volume, and may have mounted it.
-fn in_use(directory: &VolumeDirectory, array: [u8; 16], at: usize, holder: Holder) -> DriveError {
+pub(super) fn in_use(directory: &VolumeDirectory, array: [u8; 16], at: usize, holder: Holder) -> DriveError {
     let (place, by) = (&directory.file.member[at].at, describe_holder("volume", &array, &holder));
     let what = format!("the volume is in use: member {at} ({place}) is reserved by {by}");
     let help = format!(
