@@ -7,7 +7,7 @@ use super::{FoundZone, Machine};
 
 impl Machine {
     /// Sets a zone to the state that the drive reports; `false` if that contradicts the limits.
-    pub(super) fn adopt(&mut self, zone: ZoneIndex, found: FoundZone) -> bool {
+    pub(super) fn adopt(&mut self, zone: ZoneIndex, found: &FoundZone) -> bool {
         adopt(&mut self.table, zone, found)
     }
 }
@@ -20,7 +20,7 @@ pub(crate) fn table_of(geometry: &Geometry, zones: &[FoundZone]) -> Result<ZoneT
     let mut table = ZoneTable::new(geometry.clone());
     for (index, found) in zones.iter().enumerate().skip(geometry.conventional_zone_count as usize) {
         let zone = ZoneIndex(index as u32);
-        if !adopt(&mut table, zone, *found) {
+        if !adopt(&mut table, zone, found) {
             return Err(zone);
         }
     }
@@ -29,7 +29,7 @@ pub(crate) fn table_of(geometry: &Geometry, zones: &[FoundZone]) -> Result<ZoneT
     Ok(table)
 }
 
-fn adopt(table: &mut ZoneTable, zone: ZoneIndex, found: FoundZone) -> bool {
+fn adopt(table: &mut ZoneTable, zone: ZoneIndex, found: &FoundZone) -> bool {
     let geometry = table.geometry();
     let capacity = geometry.zone_capacity_blocks;
     let wanted = found.write_pointer_blocks.min(capacity);
@@ -68,6 +68,10 @@ fn adopt(table: &mut ZoneTable, zone: ZoneIndex, found: FoundZone) -> bool {
             alone.set_written(only, wanted).expect(unlimited);
         }
     }
+    let has_extension = found.state != ZoneState::Empty && found.state != ZoneState::Offline;
+    if let Some(extension) = found.extension.clone().filter(|_| has_extension) {
+        assert!(alone.restore_extension(only, extension), "{unlimited}");
+    }
     let snapshot = alone.snapshot(only);
     let restored = table.restore(zone, &snapshot);
     if restored && matches!(found.state, ZoneState::ReadOnly | ZoneState::Offline) {
@@ -81,7 +85,7 @@ mod tests {
     use super::*;
 
     fn found(state: ZoneState, write_pointer_blocks: u64) -> FoundZone {
-        FoundZone { state, write_pointer_blocks: Blocks(write_pointer_blocks) }
+        FoundZone::new(state, Blocks(write_pointer_blocks))
     }
 
     #[test]
@@ -104,6 +108,21 @@ mod tests {
             assert_eq!((view.state, view.written_blocks), (state, Blocks(written)), "zone {zone}");
         }
         assert!(table.take_changed_zones().zones.is_empty(), "a zone that was read only before has not changed");
+    }
+
+    #[test]
+    fn a_table_has_the_descriptor_extensions_of_the_report() {
+        let geometry = Geometry { descriptor_extension_bytes: 64, ..Geometry::tiny() };
+        let extension: Box<[u8]> = [7; 64].into();
+        let with = |zone: FoundZone| FoundZone { extension: Some(extension.clone()), ..zone };
+        let zones = [with(found(ZoneState::Closed, 0)), with(found(ZoneState::Full, 16)), found(ZoneState::Closed, 3)];
+        let table = table_of(&geometry, &zones).expect("three may be active");
+        let all = zonda_zoned::ReportFilter::All;
+        let report = table.report(Lba(0), all, true, true, 3).expect("there are zones");
+        let found = report.zones.iter().map(|zone| (zone.state, zone.attributes.extension_valid));
+        let expected = [(ZoneState::Closed, true), (ZoneState::Full, true), (ZoneState::Closed, false)];
+        assert_eq!(found.collect::<Vec<_>>(), expected);
+        assert_eq!(report.zones[1].extension, Some(extension));
     }
 
     #[test]

@@ -141,7 +141,7 @@ impl Machine {
         }
         // A reset that follows makes the table right.
         let follows = self.parts.of_zone(zone).any(|part| matches!(part.work, Work::Manage(RawAction::Reset)));
-        if follows || self.adopt(zone, found) {
+        if follows || self.adopt(zone, &found) {
             self.trust[zone.as_usize()] = Trust::Sure;
         }
     }

@@ -40,10 +40,11 @@ mod tests;
 
 use std::collections::VecDeque;
 
+use bytes::Bytes;
 use zonda_zoned::zones::{ZoneEffect, ZoneTable};
 use zonda_zoned::{
     BlockBuffer, Blocks, Command, CommandId, Completion, CompletionQueue, Key, Lba, Outcome, QueueFull, Slab, Status,
-    ZoneAction, ZoneIndex, ZoneState,
+    ZoneAction, ZoneDescriptor, ZoneIndex, ZoneState,
 };
 
 pub(crate) use adopt::table_of;
@@ -106,6 +107,11 @@ pub(crate) enum RawOperation {
         action: RawAction,
         zone: ZoneIndex,
     },
+    /// Set Zone Descriptor Extension.
+    SetExtension {
+        zone: ZoneIndex,
+        extension: Bytes,
+    },
     Report {
         zone: ZoneIndex,
     },
@@ -146,11 +152,29 @@ pub(crate) enum Answer {
 }
 
 /// A zone as the drive reports it.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) struct FoundZone {
     pub(crate) state: ZoneState,
     /// Offset of the write pointer; meaningless in states without one.
     pub(crate) write_pointer_blocks: Blocks,
+    /// The descriptor extension, if the zone has one.
+    pub(crate) extension: Option<Box<[u8]>>,
+}
+
+impl FoundZone {
+    /// A zone without a descriptor extension.
+    pub(crate) fn new(state: ZoneState, write_pointer_blocks: Blocks) -> FoundZone {
+        FoundZone { state, write_pointer_blocks, extension: None }
+    }
+
+    /// A zone as Report Zones describes it.
+    pub(crate) fn of(zone: &ZoneDescriptor) -> FoundZone {
+        let written = zone.write_pointer.map_or(0, |pointer| pointer.0.saturating_sub(zone.start.0));
+        FoundZone {
+            extension: zone.extension.clone().filter(|_| zone.attributes.extension_valid),
+            ..FoundZone::new(zone.state, Blocks(written))
+        }
+    }
 }
 
 /// Why a request failed.

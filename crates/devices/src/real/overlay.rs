@@ -69,7 +69,7 @@ impl RealDrive<Overlay> {
 }
 
 fn found(zone: &ZoneDescriptor) -> FoundZone {
-    FoundZone { state: zone.state, write_pointer_blocks: Blocks(written_blocks(zone)) }
+    FoundZone::new(zone.state, Blocks(written_blocks(zone)))
 }
 
 fn report(connection: &mut Connection, geometry: &Geometry) -> Result<Vec<ZoneDescriptor>, DriveError> {
@@ -155,11 +155,10 @@ impl Overlay {
                 self.written.retain(|lba, _| !(start..end).contains(lba));
                 self.on_drive[zone.as_usize()] = 0;
             }
-            RawOperation::Manage { .. } | RawOperation::Flush => {}
+            RawOperation::Manage { .. } | RawOperation::SetExtension { .. } | RawOperation::Flush => {}
             // A write has failed, for lack of memory: the zone takes no others.
             RawOperation::Report { .. } => {
-                let (state, write_pointer_blocks) = (ZoneState::ReadOnly, Blocks::ZERO);
-                return Ok(Answer::Zone(FoundZone { state, write_pointer_blocks }));
+                return Ok(Answer::Zone(FoundZone::new(ZoneState::ReadOnly, Blocks::ZERO)));
             }
             RawOperation::Append { .. } | RawOperation::Deallocate { .. } => {
                 unreachable!("the machine was told that the drive has neither")

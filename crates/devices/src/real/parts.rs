@@ -3,6 +3,7 @@
 use std::collections::VecDeque;
 use std::ops::{Index, IndexMut};
 
+use bytes::Bytes;
 use zonda_zoned::{BlockBuffer, Blocks, Key, Lba, Slab, ZoneIndex};
 
 use super::{RawAction, RawOperation, Run};
@@ -40,6 +41,9 @@ pub(super) enum Work {
     },
     Deallocate,
     Manage(RawAction),
+    SetExtension {
+        extension: Bytes,
+    },
     /// An action that changes nothing, behind the parts before it.
     Nothing,
     Report,
@@ -85,6 +89,9 @@ impl Part {
             Work::Append { buffer } => RawOperation::Append { zone_start, buffer: buffer.clone() },
             Work::Deallocate => RawOperation::Deallocate { start, blocks },
             Work::Manage(action) => RawOperation::Manage { action: *action, zone: self.zone },
+            Work::SetExtension { extension } => {
+                RawOperation::SetExtension { zone: self.zone, extension: extension.clone() }
+            }
             Work::Report => RawOperation::Report { zone: self.zone },
             Work::Nothing => return None,
         })
@@ -95,7 +102,7 @@ impl Part {
     }
 
     pub(super) fn is_management(&self) -> bool {
-        matches!(self.work, Work::Manage(_) | Work::Nothing)
+        matches!(self.work, Work::Manage(_) | Work::SetExtension { .. } | Work::Nothing)
     }
 
     fn is_read(&self) -> bool {
@@ -106,7 +113,8 @@ impl Part {
     fn waits_for(&self, earlier: &Part, is_conventional: bool) -> bool {
         let overlaps = self.first < earlier.end && earlier.first < self.end;
         match (&self.work, &earlier.work) {
-            (Work::Report | Work::Manage(_) | Work::Nothing, _) | (_, Work::Manage(_) | Work::Nothing) => true,
+            (Work::Report, _) => true,
+            _ if self.is_management() || earlier.is_management() => true,
             (_, Work::Report) | (Work::Append { .. }, Work::Append { .. }) => false,
             (Work::Write { .. } | Work::Append { .. }, Work::Write { .. } | Work::Append { .. }) => {
                 !is_conventional || overlaps

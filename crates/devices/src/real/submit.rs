@@ -252,10 +252,16 @@ impl Machine {
             ZoneAction::Finish => RawAction::Finish,
             ZoneAction::Close => RawAction::Close,
             ZoneAction::Offline => RawAction::Offline,
-            // Others are refused by the table: the geometry has neither ZRWAs nor descriptor extensions.
-            ZoneAction::Open { .. } | ZoneAction::SetDescriptorExtension { .. } | ZoneAction::FlushZrwa => {
-                RawAction::Open
+            // It takes resources as Open does.
+            ZoneAction::Open { .. } | ZoneAction::SetDescriptorExtension { .. } => RawAction::Open,
+            // The table refuses it: the geometry has no ZRWAs.
+            ZoneAction::FlushZrwa => RawAction::Open,
+        };
+        let work = || match action {
+            ZoneAction::SetDescriptorExtension { extension, .. } => {
+                Work::SetExtension { extension: Bytes::copy_from_slice(extension) }
             }
+            _ => Work::Manage(raw),
         };
         if raw == RawAction::Offline && !self.abilities.offline && self.has_read_only(target) {
             return Err(Status::InvalidField);
@@ -273,7 +279,7 @@ impl Machine {
                     self.close(zone);
                     continue;
                 }
-                let mut part = Part::new(Some(run), zone, 0, u64::MAX, Work::Manage(raw));
+                let mut part = Part::new(Some(run), zone, 0, u64::MAX, work());
                 part.frees = raw != RawAction::Open;
                 self.add(part, raw == RawAction::Open);
             }

@@ -54,7 +54,8 @@ impl Simulated {
         }
         let is_write = matches!(operation, RawOperation::Write { .. });
         let is_reset = matches!(operation, RawOperation::Manage { action: RawAction::Reset, .. });
-        let fails = if is_write || is_reset { self.fails.take() } else { None };
+        let is_set = matches!(operation, RawOperation::SetExtension { .. });
+        let fails = if is_write || is_reset || is_set { self.fails.take() } else { None };
         if fails == Some(Fails::Before) {
             return Err(error(Status::WriteFault, false));
         }
@@ -74,6 +75,11 @@ impl Simulated {
                 let target = ZoneTarget::Zone(geometry.zone_start(zone));
                 Operation::ManageZones { action: action.zone_action(), target }
             }
+            RawOperation::SetExtension { zone, extension } => {
+                let target = ZoneTarget::Zone(geometry.zone_start(zone));
+                let action = ZoneAction::SetDescriptorExtension { extension: extension[..].into(), zrwa: false };
+                Operation::ManageZones { action, target }
+            }
             RawOperation::Report { zone } => return Ok(Answer::Zone(self.zone(zone))),
         };
         let completion = self.run(operation);
@@ -91,17 +97,12 @@ impl Simulated {
     }
 
     fn zone(&mut self, zone: ZoneIndex) -> FoundZone {
-        let start = self.drive.geometry(NamespaceId::FIRST).zone_start(zone);
-        let report = Operation::ReportZones {
-            start,
-            filter: ReportFilter::All,
-            extended: false,
-            partial: true,
-            descriptors_max: 1,
-        };
+        let geometry = self.drive.geometry(NamespaceId::FIRST);
+        let (start, extended) = (geometry.zone_start(zone), geometry.descriptor_extension_bytes > 0);
+        let report =
+            Operation::ReportZones { start, filter: ReportFilter::All, extended, partial: true, descriptors_max: 1 };
         let Outcome::Report(report) = self.run(report).outcome else { panic!("a report is a report") };
-        let pointer = report.zones[0].write_pointer.unwrap_or(start);
-        FoundZone { state: report.zones[0].state, write_pointer_blocks: Blocks(pointer.0 - start.0) }
+        FoundZone::of(&report.zones[0])
     }
 }
 
@@ -140,6 +141,10 @@ fn limited() -> Geometry {
 
 fn with_metadata() -> Geometry {
     Geometry { metadata_bytes: 8, ..limited() }
+}
+
+fn with_extensions() -> Geometry {
+    Geometry { descriptor_extension_bytes: 64, ..limited() }
 }
 
 fn unlimited() -> Geometry {
@@ -216,6 +221,7 @@ fn a_drive_that_reorders_requests_conforms() {
     let plain = Abilities::default();
     assert!(check("limited", &limited(), plain, 16) > 50);
     assert!(check("unlimited", &unlimited(), plain, 16) > 2);
+    assert!(check("extensions", &with_extensions(), plain, 16) > 50);
     assert!(check("metadata", &with_metadata(), plain, 16) > 50);
     assert!(check("conventional", &with_conventional_zones(), plain, 16) > 6);
 }
@@ -225,6 +231,7 @@ fn a_drive_with_appends_and_deallocation_conforms() {
     let able = Abilities { append: true, deallocate: true, offline: true };
     // Appends that are outstanding together are placed in any order.
     assert!(check("limited, able", &limited(), able, 1) > 55);
+    assert!(check("extensions, able", &with_extensions(), able, 1) > 55);
     assert!(check("metadata, able", &with_metadata(), able, 1) > 55);
     assert!(check("conventional, able", &with_conventional_zones(), able, 1) > 7);
 }
@@ -348,6 +355,22 @@ fn when_the_drive_vanishes_every_command_ends_with_an_error_and_the_drive_can_be
     assert!(drive.has_no_queue(), "its device file is closed, which would prevent that");
     drive.close(Instant::ZERO);
     assert!(drive.is_closed() && drive.close_error().is_some());
+}
+
+#[test]
+fn after_a_failed_set_of_a_descriptor_extension_the_drive_decides_whether_the_zone_has_it() {
+    for (fails, is_set) in [(Fails::Before, false), (Fails::After, true)] {
+        let mut drive = open(&with_extensions(), Abilities::default());
+        drive.queue_mut().fails = Some(fails);
+        let action = ZoneAction::SetDescriptorExtension { extension: [9; 64].into(), zrwa: false };
+        let set = Operation::ManageZones { action, target: ZoneTarget::Zone(Lba(0)) };
+        assert_eq!(statuses(&mut drive, vec![set]), [Status::WriteFault]);
+        let report = drive.machine.table().report(Lba(0), ReportFilter::All, true, true, 1).expect("there are zones");
+        let zone = &report.zones[0];
+        let state = if is_set { ZoneState::Closed } else { ZoneState::Empty };
+        assert_eq!((zone.state, zone.attributes.extension_valid), (state, is_set));
+        assert_eq!(zone.extension.as_deref().is_some_and(|bytes| bytes[0] == 9), is_set);
+    }
 }
 
 #[test]

@@ -173,8 +173,10 @@ impl Queue for KernelQueue {
                 self.on_thread(id, zone, Some(request));
             }
             RawOperation::Report { zone } => self.on_thread(id, zone, None),
-            RawOperation::Append { .. } | RawOperation::Deallocate { .. } => {
-                unreachable!("the block layer offers no appends and no deallocation that reads as zeros")
+            RawOperation::Append { .. } | RawOperation::Deallocate { .. } | RawOperation::SetExtension { .. } => {
+                unreachable!(
+                    "the block layer offers no appends, no descriptor extensions and no deallocation that reads as zeros"
+                )
             }
         }
     }

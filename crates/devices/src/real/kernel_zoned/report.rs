@@ -53,7 +53,7 @@ impl ReportedZone {
     /// State and write pointer, for blocks of this size.
     pub(super) fn found(&self, block_bytes: u64) -> FoundZone {
         let offset = self.write_pointer.saturating_sub(self.start).min(self.length);
-        FoundZone { state: self.state, write_pointer_blocks: Blocks(offset * SECTOR_BYTES / block_bytes) }
+        FoundZone::new(self.state, Blocks(offset * SECTOR_BYTES / block_bytes))
     }
 }
 
@@ -161,7 +161,7 @@ mod tests {
         };
         let second = ReportedZone { start: 4096, length: 4096, write_pointer: 4096, state: ZoneState::Empty, ..first };
         assert_eq!(zones, [first, second]);
-        let found = FoundZone { state: ZoneState::ImplicitlyOpened, write_pointer_blocks: Blocks(1) };
+        let found = FoundZone::new(ZoneState::ImplicitlyOpened, Blocks(1));
         assert_eq!(zones[0].found(4096), found);
     }
 

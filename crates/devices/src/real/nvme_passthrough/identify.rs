@@ -11,15 +11,16 @@ use zonda_nvme::io::{NamespaceFormat, encode};
 use zonda_nvme::page::{Page, PageError};
 use zonda_nvme::{AdminOpcode, SubmissionEntry};
 use zonda_ring::{File, NvmeTarget};
+use zonda_zoned::limits::DESCRIPTOR_EXTENSION_UNIT_BYTES;
 use zonda_zoned::{Blocks, Geometry, Lba, NamespaceId, ZoneDescriptor};
 
-use super::{FoundZone, Identified, REPORT, command_of, report_of, succeeded};
+use super::{FoundZone, Identified, command_of, report_format, report_of, succeeded};
 use crate::DriveError;
 
 /// Bytes of an Identify structure.
 const IDENTIFY_BYTES: usize = 4096;
-/// Zones of one report: 64 KiB, which every controller transfers.
-const ZONES_PER_REPORT: u32 = 1023;
+/// Bytes of one report, which every controller transfers.
+const REPORT_BYTES: usize = 64 << 10;
 /// Bytes of a transfer if the limits of the block layer are not known: those of passthrough are lower
 /// than those of reads and writes.
 const TRANSFER_BYTES_DEFAULT: u64 = 128 << 10;
@@ -87,18 +88,17 @@ pub(super) fn identify(path: &Path, file: &File) -> Result<Identified, DriveErro
     let zns = ZnsNamespace::parse(&zns).map_err(of_page)?;
     let zns_controller = page(Structure::CommandSetController, CommandSet::Zoned)?;
     let zns_controller = ZnsController::parse(&zns_controller).map_err(of_page)?;
-    let zones = report_all(file, namespace, nvm.size_blocks.get()).map_err(|why| failed("Report Zones", why))?;
+    let extension_bytes =
+        u32::from(zns.format_extensions[nvm.format_index()].descriptor_extension_64b) * DESCRIPTOR_EXTENSION_UNIT_BYTES;
+    let zones = report_all(file, namespace, nvm.size_blocks.get(), extension_bytes)
+        .map_err(|why| failed("Report Zones", why))?;
     let pages = ZonedPages { namespace: &zns, controller: &zns_controller, zones: &zones };
     let geometry = geometry_from(&controller, &as_over_fabrics(nvm.clone()).map_err(unsupported)?, Some(pages));
     let geometry = geometry.map_err(of_page)?;
-    let found = |zone: &ZoneDescriptor| FoundZone {
-        state: zone.state,
-        write_pointer_blocks: Blocks(zone.write_pointer.map_or(0, |pointer| pointer.0.saturating_sub(zone.start.0))),
-    };
     Ok(Identified {
         namespace,
         geometry: with_limits(geometry, transfer_bytes_max(path)),
-        zones: zones.iter().map(found).collect(),
+        zones: zones.iter().map(FoundZone::of).collect(),
         identity: (identity != NamespaceIdentity::default()).then_some(identity),
         deallocates: nvm.deallocated_blocks_read_zeros()
             && controller.optional_commands.get() & DATASET_MANAGEMENT != 0,
@@ -128,7 +128,6 @@ fn with_limits(mut geometry: Geometry, transfer_bytes: u64) -> Geometry {
     geometry.max_transfer_blocks = geometry.max_transfer_blocks.min(most);
     geometry.max_append_blocks = geometry.max_append_blocks.min(geometry.max_transfer_blocks);
     geometry.zrwa = None;
-    geometry.descriptor_extension_bytes = 0;
     // Reads are split at the boundaries of zones.
     geometry.read_across_zones = true;
     geometry
@@ -150,8 +149,17 @@ fn receive_page(
     Ok(data)
 }
 
-fn report_all(file: &File, namespace: NamespaceId, size_blocks: u64) -> Result<Vec<ZoneDescriptor>, String> {
-    let format = NamespaceFormat::of(&Geometry::tiny(), 64 << 10);
+fn report_all(
+    file: &File,
+    namespace: NamespaceId,
+    size_blocks: u64,
+    extension_bytes: u32,
+) -> Result<Vec<ZoneDescriptor>, String> {
+    let geometry = Geometry { descriptor_extension_bytes: extension_bytes, ..Geometry::tiny() };
+    let format = NamespaceFormat::of(&geometry, REPORT_BYTES as u32);
+    let report = report_format(extension_bytes);
+    let header_bytes = report.report_bytes(0);
+    let zones_per_report = (REPORT_BYTES - header_bytes) / (report.report_bytes(1) - header_bytes);
     let mut zones: Vec<ZoneDescriptor> = Vec::new();
     loop {
         // The size of the zones follows from the starts of the first two.
@@ -163,11 +171,11 @@ fn report_all(file: &File, namespace: NamespaceId, size_blocks: u64) -> Result<V
         if next >= size_blocks {
             return Ok(zones);
         }
-        let encoded = encode(&report_of(Lba(next), ZONES_PER_REPORT), namespace, &format);
+        let encoded = encode(&report_of(Lba(next), zones_per_report as u32, &report), namespace, &format);
         let entry = encoded.map_err(|error| error.to_string())?.entry;
-        let mut data = vec![0; REPORT.report_bytes(ZONES_PER_REPORT as usize)];
+        let mut data = vec![0; report.report_bytes(zones_per_report)];
         succeeded(file.nvme_receive(NvmeTarget::Io, &command_of(&entry), &mut data)).map_err(|error| error.why)?;
-        let found = REPORT.parse(&data).map_err(|error| error.to_string())?.zones;
+        let found = report.parse(&data).map_err(|error| error.to_string())?.zones;
         if found.first().is_none_or(|zone| zone.start.0 != next)
             || found.windows(2).any(|two| two[1].start <= two[0].start)
         {
@@ -207,6 +215,6 @@ mod tests {
     fn transfers_are_within_the_limits_of_the_block_layer() {
         let geometry = with_limits(Geometry { descriptor_extension_bytes: 64, ..Geometry::tiny() }, 1024);
         assert_eq!((geometry.max_transfer_blocks, geometry.max_append_blocks), (Blocks(2), Blocks(2)));
-        assert_eq!((geometry.descriptor_extension_bytes, geometry.zrwa), (0, None));
+        assert_eq!((geometry.descriptor_extension_bytes, geometry.zrwa), (64, None));
     }
 }

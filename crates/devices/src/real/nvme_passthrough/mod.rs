@@ -21,8 +21,8 @@ use zonda_ring::{
     Bytes, BytesMut, CommandData, File, FileOptions, NvmeAnswer, NvmeCommand, PassthroughDone, PassthroughQueue, Waker,
 };
 use zonda_zoned::{
-    BlockBuffer, Blocks, Geometry, Lba, LbaRange, NamespaceId, Operation, Payload, ReportFilter, Status, ZoneIndex,
-    ZoneTarget,
+    BlockBuffer, Blocks, Geometry, Lba, LbaRange, NamespaceId, Operation, Payload, ReportFilter, Status, ZoneAction,
+    ZoneIndex, ZoneTarget,
 };
 
 use crate::DriveError;
@@ -36,8 +36,6 @@ pub(crate) type NvmePassthrough = RealDrive<NvmeQueue>;
 
 /// Entries of the submission queue.
 const ENTRIES: u32 = 256;
-/// The form of zone reports.
-const REPORT: ReportFormat = ReportFormat { extension_bytes: None, partial: true };
 /// Host Path Error (NVMe Base 2.0, 3/70h): the status that Linux gives to commands of a controller that
 /// was removed.
 const HOST_PATH_ERROR: StatusCode = StatusCode(0x370);
@@ -183,9 +181,15 @@ impl Queue for NvmeQueue {
                 let target = ZoneTarget::Zone(start_of(zone));
                 (Kind::Other, Operation::ManageZones { action, target }, CommandData::None)
             }
+            RawOperation::SetExtension { zone, extension } => {
+                let action = ZoneAction::SetDescriptorExtension { extension: extension[..].into(), zrwa: false };
+                let target = ZoneTarget::Zone(start_of(zone));
+                (Kind::Other, Operation::ManageZones { action, target }, CommandData::ToDevice(aligned(extension)))
+            }
             RawOperation::Report { zone } => {
-                let report = report_of(start_of(zone), 1);
-                (Kind::Report, report, CommandData::FromDevice(BytesMut::zeroed(REPORT.report_bytes(1))))
+                let format = report_format(self.geometry.descriptor_extension_bytes);
+                let buffer = BytesMut::zeroed(format.report_bytes(1));
+                (Kind::Report, report_of(start_of(zone), 1, &format), CommandData::FromDevice(buffer))
             }
         };
         let encoded = encode(&operation, self.namespace, &self.format);
@@ -210,8 +214,9 @@ impl Queue for NvmeQueue {
                 };
                 Ok(Answer::Data(BlockBuffer { data: buffer.freeze(), metadata }))
             }
-            CommandData::FromDevice(buffer) => match zones_of(&buffer)?.first() {
-                Some(zone) => Ok(Answer::Zone(*zone)),
+            CommandData::FromDevice(buffer) => match zones_of(&buffer, self.geometry.descriptor_extension_bytes)?.pop()
+            {
+                Some(zone) => Ok(Answer::Zone(zone)),
                 None => Err(internal("the drive reports no zone".to_owned())),
             },
             _ => Ok(Answer::Done),
@@ -225,9 +230,15 @@ fn metadata_of(metadata: Bytes) -> CommandData {
     if metadata.is_empty() { CommandData::None } else { CommandData::ToDevice(aligned(metadata)) }
 }
 
+/// The form of zone reports, extended if zones may have descriptor extensions.
+fn report_format(extension_bytes: u32) -> ReportFormat {
+    ReportFormat { extension_bytes: (extension_bytes > 0).then_some(extension_bytes), partial: true }
+}
+
 /// Report Zones from a block on.
-fn report_of(start: Lba, descriptors_max: u32) -> Operation {
-    Operation::ReportZones { start, filter: ReportFilter::All, extended: false, partial: true, descriptors_max }
+fn report_of(start: Lba, descriptors_max: u32, format: &ReportFormat) -> Operation {
+    let extended = format.extension_bytes.is_some();
+    Operation::ReportZones { start, filter: ReportFilter::All, extended, partial: true, descriptors_max }
 }
 
 fn command_of(entry: &SubmissionEntry) -> NvmeCommand {
@@ -239,13 +250,9 @@ fn command_of(entry: &SubmissionEntry) -> NvmeCommand {
 }
 
 /// The zones of a report.
-fn zones_of(buffer: &[u8]) -> Result<Vec<FoundZone>, RawError> {
-    let report = REPORT.parse(buffer).map_err(|error| internal(error.to_string()))?;
-    let found = report.zones.iter().map(|zone| FoundZone {
-        state: zone.state,
-        write_pointer_blocks: Blocks(zone.write_pointer.map_or(0, |pointer| pointer.0.saturating_sub(zone.start.0))),
-    });
-    Ok(found.collect())
+fn zones_of(buffer: &[u8], extension_bytes: u32) -> Result<Vec<FoundZone>, RawError> {
+    let report = report_format(extension_bytes).parse(buffer).map_err(|error| internal(error.to_string()))?;
+    Ok(report.zones.iter().map(FoundZone::of).collect())
 }
 
 fn internal(why: String) -> RawError {
@@ -301,17 +308,27 @@ mod tests {
     }
 
     #[test]
-    fn a_zone_is_parsed_from_a_report() {
-        let mut bytes = vec![0; REPORT.report_bytes(1)];
-        bytes[0] = 1;
-        let zone = &mut bytes[64..];
-        (zone[0], zone[1]) = (2, 0x20);
-        zone[8..16].copy_from_slice(&100_u64.to_le_bytes());
-        zone[16..24].copy_from_slice(&200_u64.to_le_bytes());
-        zone[24..32].copy_from_slice(&205_u64.to_le_bytes());
-        let found = FoundZone { state: ZoneState::ImplicitlyOpened, write_pointer_blocks: Blocks(5) };
-        assert_eq!(zones_of(&bytes), Ok(vec![found]));
-        bytes[64] = 9;
-        assert!(zones_of(&bytes).is_err(), "no zone has the type 9");
+    fn a_zone_is_parsed_from_a_report_with_its_descriptor_extension() {
+        for extension_bytes in [0, 64] {
+            let mut bytes = vec![0; report_format(extension_bytes).report_bytes(1)];
+            assert_eq!(bytes.len(), 128 + extension_bytes as usize);
+            bytes[0] = 1;
+            let zone = &mut bytes[64..];
+            (zone[0], zone[1]) = (2, 0x20);
+            zone[8..16].copy_from_slice(&100_u64.to_le_bytes());
+            zone[16..24].copy_from_slice(&200_u64.to_le_bytes());
+            zone[24..32].copy_from_slice(&205_u64.to_le_bytes());
+            let found = FoundZone::new(ZoneState::ImplicitlyOpened, Blocks(5));
+            assert_eq!(zones_of(&bytes, extension_bytes), Ok(vec![found.clone()]), "the extension is not valid");
+            if extension_bytes > 0 {
+                // Zone Descriptor Extension Valid.
+                bytes[64 + 2] = 1 << 7;
+                bytes[128..].fill(7);
+                let extension = Some([7; 64].into());
+                assert_eq!(zones_of(&bytes, extension_bytes), Ok(vec![FoundZone { extension, ..found }]));
+            }
+            bytes[64] = 9;
+            assert!(zones_of(&bytes, extension_bytes).is_err(), "no zone has the type 9");
+        }
     }
 }
