@@ -79,12 +79,18 @@ step a 512e disk is used with blocks of 4096 bytes
 section zones-512e zonda zone report /dev/sda --json
 [ "$(cat /sys/block/sda/queue/logical_block_size)" = 512 ] || fail "the disk is not 512e"
 
+# The second namespace by another name. So zonda does not find its block device, whose limit transfers would have, and transfers 128 KiB
+# at most: QEMU 7.2 loses the end of metadata that are longer than 512 bytes and no multiple of that, as nvme-cli shows as well.
+number=$(cat /sys/class/nvme-generic/ng0n2/dev)
+mknod /dev/metadata c "${number%:*}" "${number#*:}"
+
 step conformance
 if in_soak; then
     section conformance-bare conformance /dev/bare
     section conformance-scsi conformance /dev/sda
     section conformance-zns conformance $disk
     section conformance-depth-1 conformance /dev/ng0n1 deallocates depth-1
+    section conformance-metadata conformance /dev/metadata deallocates depth-1
     section conformance conformance /dev/ng0n1 deallocates
 else
     section conformance conformance /dev/bare
@@ -186,6 +192,37 @@ if in_soak; then
     section check-smr zonda volume check smr --json
     section scrub-smr zonda volume scrub smr --json
 fi
+
+step a volume that needs a drive continues when the drive is plugged in again
+quietly zonda zone reset /dev/sda --all --yes
+quietly zonda volume create plug --members /dev/sda
+start_serving plug
+attach plug 1
+quietly dd if=/tmp/noise of="$disk" bs=128k count=8 oflag=direct
+plugged=$(readlink -f /sys/block/sda/device)
+scsi_host=$(basename "$(dirname "$(dirname "$plugged")")")
+echo 1 >"$plugged/delete"
+dd if=/tmp/noise of="$disk" bs=128k count=8 seek=8 oflag=direct 2>/dev/null &
+writer=$!
+wait_until "the server notices that the drive is missing" grep -q "the drive is missing" serve.log
+sleep 2
+kill -0 $writer || fail "a write to a missing drive did not wait: $(cat serve.log)"
+echo "- - -" >"/sys/class/scsi_host/$scsi_host/scan"
+wait $writer || fail "the write has failed: $(cat serve.log)"
+grep -q "is reconnected" serve.log || fail "$(cat serve.log)"
+for part in 0 8; do
+    quietly dd if="$disk" of=/tmp/found bs=128k count=8 skip=$part iflag=direct
+    cmp -n 1048576 /tmp/noise /tmp/found || fail "the blocks from part $part on are other ones"
+done
+detach plug
+stop_serving
+section check-plug zonda volume check plug --json
+
+step a descriptor extension is on the drive
+quietly zonda zone reset /dev/metadata --all --yes
+head -c 64 /dev/urandom >/tmp/extension
+quietly nvme zns zone-mgmt-send /dev/ng0n2 --start-lba=0 --zsa=0x10 --data-len=64 --data=/tmp/extension
+section zones-extension zonda zone report /dev/ng0n2 --json
 
 step zones that fail are read only and offline, and the host is told
 null_disk failing 4 3 14 14 0 64

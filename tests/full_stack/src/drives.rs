@@ -14,13 +14,13 @@ const MEMORY_MIB: u32 = 1536;
 /// Size of the NVMe drive.
 const DRIVE_BYTES: u64 = 64 << 20;
 
-/// A guest with a zoned NVMe drive of QEMU, and with the programs `zonda` and `conformance`.
+/// A guest with a zoned NVMe drive of QEMU, which has two namespaces, and with the programs `zonda` and `conformance`.
 #[derive(Debug)]
 pub struct DrivesGuest {
     guest: Guest,
     extent: Extent,
-    /// The contents of the drive.
-    _drive: TempPath,
+    /// The contents of its namespaces.
+    _drives: [TempPath; 2],
 }
 
 impl DrivesGuest {
@@ -34,22 +34,25 @@ impl DrivesGuest {
             return None;
         }
         let programs = programs();
-        let drive = NamedTempFile::new().expect("a temporary file can be created");
-        drive.as_file().set_len(DRIVE_BYTES).expect("a sparse file takes no space");
-        let drive = drive.into_temp_path();
-        // Three active and two open zones, which the conformance checks know.
-        let qemu = [
-            "-drive".to_owned(),
-            format!("if=none,id=zns,file={},format=raw,discard=unmap", drive.display()),
-            "-device".to_owned(),
-            "nvme,id=controller,serial=zonda".to_owned(),
-            "-device".to_owned(),
-            "nvme-ns,drive=zns,bus=controller,zoned=on,zoned.zone_size=2M,zoned.zone_capacity=1M,zoned.max_active=3,\
-             zoned.max_open=2,logical_block_size=4096,physical_block_size=4096"
-                .to_owned(),
-        ];
+        let drives = [(); 2].map(|()| {
+            let drive = NamedTempFile::new().expect("a temporary file can be created");
+            drive.as_file().set_len(DRIVE_BYTES).expect("a sparse file takes no space");
+            drive.into_temp_path()
+        });
+        let mut qemu = vec!["-device".to_owned(), "nvme,id=controller,serial=zonda".to_owned()];
+        // The second one has metadata in a buffer of their own, and descriptor extensions.
+        for (id, (drive, more)) in drives.iter().zip(["", ",ms=8,zoned.descr_ext_size=64"]).enumerate() {
+            qemu.push("-drive".to_owned());
+            qemu.push(format!("if=none,id=zns{id},file={},format=raw,discard=unmap", drive.display()));
+            qemu.push("-device".to_owned());
+            // Three active and two open zones, which the conformance checks know.
+            qemu.push(format!(
+                "nvme-ns,drive=zns{id},bus=controller,zoned=on,zoned.zone_size=2M,zoned.zone_capacity=1M,\
+                 zoned.max_active=3,zoned.max_open=2,logical_block_size=4096,physical_block_size=4096{more}"
+            ));
+        }
         let guest = Guest::boot_with(MEMORY_MIB, &programs, &qemu);
-        Some(DrivesGuest { guest, extent, _drive: drive })
+        Some(DrivesGuest { guest, extent, _drives: drives })
     }
 
     /// Runs a script of `guest/`.

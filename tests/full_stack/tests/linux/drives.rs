@@ -18,10 +18,17 @@ fn drives(extent: Extent) {
     let Some(mut guest) = DrivesGuest::boot_or_skip("drives", extent) else { return };
     let console = guest.run("drives.sh");
     assert!(console.section("conformance").contains("0 failed"), "{}", console.section("conformance"));
+    let report = console.json("check-plug");
+    assert_eq!((&report["wrong_blocks"], &report["lost_blocks"]), (&0.into(), &0.into()), "{report}");
+    // Linux has set a descriptor extension: the zone is closed without a block.
+    let zones = console.json("zones-extension");
+    assert_eq!(zones["zones"][0]["state"], "closed", "{zones}");
     // A 512e disk of 32 zones, the first 3 of which are conventional.
     let zones = console.json("zones-512e");
     assert_eq!((&zones["block_size_bytes"], &zones["zones_in_namespace"]), (&4096.into(), &32.into()), "{zones}");
     if extent.is_soak() {
+        let metadata = console.section("conformance-metadata");
+        assert!(metadata.contains("0 failed"), "{metadata}");
         for check in ["check", "check-smr"] {
             let report = console.json(check);
             let found = (&report["refusal"], &report["wrong_blocks"], &report["members"][0]["state"]);
