@@ -1,5 +1,7 @@
 //! [`Access`]: where a namespace is, and how to connect to its server; and the files that hold secrets.
 
+mod text_file;
+
 use std::fs;
 use std::os::unix::fs::MetadataExt;
 use std::path::{Path, PathBuf};
@@ -9,7 +11,9 @@ use zonda_chap::Secret;
 use zonda_initiator::Preempts;
 use zonda_nvme::Nqn;
 
-use crate::{DriveError, Location, NamespaceOptions, TextError, TextSource, read_text};
+pub use text_file::{TextError, TextSource, read_text, text_of};
+
+use crate::{DriveError, Location, NamespaceOptions};
 
 /// Permission bits of group and others.
 pub(crate) const OF_OTHERS: u32 = 0o077;

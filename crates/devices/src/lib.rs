@@ -53,12 +53,11 @@ mod scheduled;
 mod sequential_zones;
 mod shared;
 mod space;
-mod text_file;
 mod url;
 mod volume;
 
 pub(crate) use access::Access;
-pub use access::{Credentials, read_key, read_secret};
+pub use access::{Credentials, TextError, TextSource, read_key, read_secret, read_text, text_of};
 pub use connection::{Connection, NamespaceOptions};
 pub use create::{create_image, create_image_of, sized};
 pub use creation::is_vacant;
@@ -87,7 +86,6 @@ pub use scheduled::{ScheduledDrive, SchedulerFacts};
 pub use sequential_zones::{SequentialZones, conventional_zones_before};
 pub use shared::SharedConnection;
 pub use space::SpaceFacts;
-pub use text_file::{TextError, TextSource, read_text, text_of};
 pub use url::{Location, NvmeTcpUrl, PORT_DEFAULT};
 pub use volume::{
     CONTROL_SOCKET, CheckReport, CheckedMember, IgnoredDrive, ImportOptions, ImportReport, ImportedMember, LostRange,

@@ -81,7 +81,7 @@ impl Machine {
                 let run = part.run.expect("appends are of hosts");
                 self.runs[run].outcome = Outcome::Appended(lba);
             }
-            (Work::Report, Answer::Zone(found)) => self.on_report(part.zone, found),
+            (Work::Report, Answer::Zone(found)) => self.on_report(part.zone, &found),
             (Work::Manage(RawAction::Reset), _) => self.trust[part.zone.as_usize()] = Trust::Sure,
             _ => {}
         }
@@ -126,7 +126,7 @@ impl Machine {
     }
 
     /// Believes the drive about a zone.
-    fn on_report(&mut self, zone: ZoneIndex, found: super::FoundZone) {
+    fn on_report(&mut self, zone: ZoneIndex, found: &super::FoundZone) {
         let known = self.table.zone(zone);
         if matches!(found.state, ZoneState::ReadOnly | ZoneState::Offline) {
             if known.state != found.state {
@@ -141,7 +141,7 @@ impl Machine {
         }
         // A reset that follows makes the table right.
         let follows = self.parts.of_zone(zone).any(|part| matches!(part.work, Work::Manage(RawAction::Reset)));
-        if follows || self.adopt(zone, &found) {
+        if follows || self.adopt(zone, found) {
             self.trust[zone.as_usize()] = Trust::Sure;
         }
     }

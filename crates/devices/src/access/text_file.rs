@@ -153,7 +153,7 @@ mod tests {
     }
 
     #[test]
-    fn a_pipe_is_read_only_where_the_user_may_name_one_and_nobody_waits_otherwise() {
+    fn a_pipe_is_read_only_where_the_user_may_name_one_and_is_not_waited_for_otherwise() {
         let directory = tempfile::tempdir().expect("there is space");
         let path = directory.path().join("pipe");
         let mode = rustix::fs::Mode::from_raw_mode(0o600);
