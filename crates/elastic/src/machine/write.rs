@@ -254,7 +254,8 @@ impl Pool {
             self.refuse_writes(namespace, other, Status::CapacityExceeded);
         }
         let found = self.namespaces.get_mut(&namespace).expect("it has the v-zone");
-        found.table.truncate(zone, stands)
+        // Another write of it may have failed meanwhile.
+        found.vzones[vzone as usize].is_finished_by_pool || found.table.truncate(zone, stands)
     }
 
     /// All writes of a v-zone that has failed have ended: its resources are released once that is
