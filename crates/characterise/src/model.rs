@@ -62,8 +62,9 @@ impl Subject for ModelSubject {
 
     fn prepare(&mut self, fills: &[(ZoneIndex, Blocks)]) -> Result<(), PrepareFailed> {
         self.drive = Ssd::new(&self.profile, PayloadKind::None, &self.prng);
+        // A drive that may only be read keeps its data.
+        let mut fills = if self.scratch.is_empty() { self.readable() } else { fills.to_vec() };
         // In the order of their numbers, which decides on dies where they are taken in turn.
-        let mut fills = fills.to_vec();
         fills.sort_unstable_by_key(|(zone, _)| *zone);
         for (zone, blocks) in fills {
             let filled = self.drive.prefill(zone, blocks);

@@ -260,10 +260,16 @@ fn read_zones(report: &Report) -> Option<String> {
 fn conflict_groups(report: &Report) -> Option<String> {
     let groups = report.groups.as_ref()?;
     match groups.verdict.as_str() {
-        "groups" => Some(format!(
-            "Zones share hardware in {} conflict groups: place what is used at the same time in zones of different groups.",
-            groups.groups
-        )),
+        "groups" => {
+            let (known, zones) = (groups.known_zones, groups.group_of_zone.len() as u32);
+            let count = match known < zones {
+                true => format!("at least {} conflict groups ({known} of {zones} zones were measured)", groups.groups),
+                false => format!("{} conflict groups", groups.groups),
+            };
+            Some(format!(
+                "Zones share hardware in {count}: place what is used at the same time in zones of different groups."
+            ))
+        }
         "one-group" => {
             Some("All zones share the same hardware: it does not matter which of them are used together.".to_owned())
         }
@@ -287,6 +293,8 @@ fn finish_fill(report: &Report) -> Option<String> {
                 of(emptiest),
                 of(fullest)
             )
+        } else if emptiest.1.p50_ns as f64 >= BETTER * fullest.1.p50_ns as f64 {
+            format!("The finish of a fuller zone is faster: {slow} for {}, {fast} for {}.", of(emptiest), of(fullest))
         } else {
             format!("The fill hardly matters for a finish: {slow} for {}, {fast} for {}.", of(emptiest), of(fullest))
         }

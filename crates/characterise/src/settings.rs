@@ -110,6 +110,10 @@ fn scheduler(report: &Report, has_groups: bool) -> (SchedulerName, String) {
         _ if rules::over_depth(report, crate::Part::Reads, crate::Kind::Read).is_empty() => {
             (SchedulerName::None, "Too little was measured to recommend a scheduler.".to_owned())
         }
+        _ if report.findings.iter().all(|finding| finding.beside.is_none() || finding.figures.is_none()) => (
+            SchedulerName::None,
+            "How operations delay each other was not measured: commands go to the drive as they arrive.".to_owned(),
+        ),
         _ => (
             SchedulerName::None,
             "No operation delays reads by much: commands go to the drive as they arrive.".to_owned(),

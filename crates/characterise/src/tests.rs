@@ -73,6 +73,20 @@ fn without_permission_only_groups_and_reads_are_measured_and_the_others_say_why(
 }
 
 #[test]
+fn a_model_that_may_only_be_read_holds_data_as_one_that_may_be_written() {
+    let single = |may_write| {
+        let measured = of_model(may_write, Duration::from_secs(20));
+        let reads = measured.findings.into_iter().filter(|finding| finding.part == Part::Reads);
+        let single = reads.filter(|finding| finding.load.queue_depth == 1 && finding.figures.is_some());
+        let smallest = single.min_by_key(|finding| finding.load.size_bytes).expect("single reads are measured");
+        (smallest.load.size_bytes, smallest.figures.expect("it has figures").p50_ns)
+    };
+    let ((size, read), (of_written, written)) = (single(false), single(true));
+    assert_eq!(size, of_written);
+    assert!(read.abs_diff(written) * 10 < written, "{read} ns if it may only be read, {written} ns otherwise");
+}
+
+#[test]
 fn zones_of_a_conventional_drive_are_only_read() {
     let profile = Profile::parse(zonda_profiles::builtin_text("conventional").expect("built in")).expect("valid");
     let mut subject = ModelSubject::new(profile, true, 1);

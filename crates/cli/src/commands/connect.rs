@@ -293,9 +293,8 @@ mod tests {
             name.contains("\"me\"") && name.contains("/etc/nvme/hostnqn") && !name.contains("zonda secret"),
             "{name}"
         );
-        // A file that exists everywhere, holds no secret, and is not a regular file, whose mode
-        // would be checked.
-        let path = "/dev/null";
+        let file = tempfile::NamedTempFile::new().expect("there is space for an empty file");
+        let path = file.path().to_str().expect("a path in UTF-8");
         for is_controller in [false, true] {
             let file = Some(path.to_owned());
             let secret = match is_controller {

@@ -284,11 +284,10 @@ impl VolumeDrive {
 
     fn on_probed(&mut self, adoption: &mut Adoption, probed: &Probed, now: Instant) -> Option<Result<(), DriveError>> {
         let checked = match adoption.role {
-            Role::Return(member) => match &adoption.step {
+            Role::Return(member) => self.must_be_itself(member, probed).and_then(|()| match &adoption.step {
                 Step::Probing(device, _) => self.must_have_identity(member, device),
                 _ => Ok(()),
-            }
-            .and_then(|()| self.must_be_itself(member, probed)),
+            }),
             // It is not probed.
             Role::Ask(_) => Ok(()),
             Role::Reconnect(member) => match &adoption.step {

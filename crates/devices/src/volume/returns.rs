@@ -231,7 +231,9 @@ impl VolumeDrive {
     /// than the drive had that the volume has used there, such as a copy of it.
     pub(super) fn must_have_identity(&self, member: MemberIndex, device: &MemberDevice) -> Result<(), DriveError> {
         let before = self.identities[usize::from(member.0)].as_ref();
-        if device.is_remote() || may_be_same(before, device.drive.identity()) {
+        // A copy of an image is as good as the image.
+        let is_plugged = device.can_vanish() && !device.is_remote();
+        if !is_plugged || may_be_same(before, device.drive.identity()) {
             return Ok(());
         }
         Err(DriveError::new(

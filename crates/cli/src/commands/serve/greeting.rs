@@ -99,6 +99,14 @@ fn hosts_of(subsystem: &SubsystemInfo) -> Vec<String> {
     hosts.iter().take(HOSTS_SHOWN_MAX).map(options).collect()
 }
 
+/// What zonda needs to connect as the first host that may; nothing if any may.
+fn first_host_of(subsystem: &SubsystemInfo) -> String {
+    let Some(host) = subsystem.hosts.as_ref().and_then(|hosts| hosts.first()) else { return String::new() };
+    let secret = if host.has_secret { " --secret-file SECRET_FILE" } else { "" };
+    let controller = if host.has_controller_secret { " --controller-secret-file CONTROLLER_FILE" } else { "" };
+    format!(" --host-nqn {}{secret}{controller}", host.nqn)
+}
+
 /// Namespaces, addresses and commands to connect.
 pub(super) fn text(info: &ServerInfo, http: Option<&TcpListener>, screen: Screen) -> String {
     let mut text = String::new();
@@ -124,7 +132,8 @@ pub(super) fn text(info: &ServerInfo, http: Option<&TcpListener>, screen: Screen
             text += &format!("            {} may connect, too\n", units::counted(more as u64, "other host"));
         }
         if let Some(zoned) = subsystem.namespaces.iter().find(|namespace| !namespace.is_volume) {
-            text += &format!("    zonda:  zonda zone report {}\n", url(&info.listen[0], &subsystem.nqn, zoned.id));
+            let who = first_host_of(subsystem);
+            text += &format!("    zonda:  zonda zone report {}{who}\n", url(&info.listen[0], &subsystem.nqn, zoned.id));
         }
         text.push('\n');
     }
@@ -202,11 +211,16 @@ mod tests {
             hosts: Some(vec![host("h1", false), host("h2", true)]),
             namespaces: Vec::new(),
         };
+        let secret = SubsystemInfo {
+            nqn: "nqn.2026-01.io.zonda:c".to_owned(),
+            hosts: Some(vec![host("h3", true)]),
+            namespaces: vec![namespace(1, false)],
+        };
         let info = ServerInfo {
             listen: vec!["[::]:4420".parse().expect("an address"), "0.0.0.0:9".parse().expect("an address")],
             backend: "epoll",
             fallback_reason: Some("not permitted".to_owned()),
-            subsystems: vec![subsystem, guarded],
+            subsystems: vec![subsystem, guarded, secret],
             nbd: vec![NbdExportInfo {
                 name: "a".to_owned(),
                 urls: vec!["nbd://127.0.0.1:10809/a".to_owned(), "nbd+unix:///a?socket=/run/a".to_owned()],
@@ -227,6 +241,8 @@ mod tests {
             "    nbdinfo nbd://127.0.0.1:10809/a",
             "    nbdinfo 'nbd+unix:///a?socket=/run/a'",
             "    zonda:  zonda zone report nvme-tcp://[::1]:4420/nqn.2026-01.io.zonda:a?namespace=2",
+            "    zonda:  zonda zone report nvme-tcp://[::1]:4420/nqn.2026-01.io.zonda:c --host-nqn \
+             nqn.2026-01.io.zonda:h3 --secret-file SECRET_FILE",
         ] {
             assert!(text.lines().any(|found| found == line), "{line} is not in\n{text}");
         }
