@@ -116,6 +116,15 @@ impl PoolDirectory {
     /// Refuses a directory for a lost pool that is not empty, unless it has the files of an interrupted takeover.
     pub(super) fn must_be_free(path: &Path) -> Result<(), DriveError> {
         let is_complete = is_pool(path) && read(path)?.state != Some(FileState::Restoring);
+        if is_complete {
+            let shown = path.display();
+            return Err(DriveError::new(
+                format!("the directory {shown} holds a pool already"),
+                format!(
+                    "if an earlier takeover wrote it, that one is complete: zonda serve {shown}; otherwise choose another directory"
+                ),
+            ));
+        }
         new_directory::must_be_vacant(path, "pool", [LOCK_FILE, NEW_FILE, POOL_FILE], is_pool(path), is_complete)
     }
 
@@ -529,6 +538,8 @@ mod tests {
         let again = PoolDirectory::open(&path).expect("it is unlocked");
         assert_eq!((again.epoch(), again.id()), (9, PoolId([7; 16])));
         drop(again);
+        let error = PoolDirectory::must_be_free(&path).expect_err("a takeover has written it, or there is another");
+        assert!(error.help.contains("that one is complete: zonda serve"), "{error}");
         let error = PoolDirectory::make(&path, &Location::Image("x".into()), &Credentials::default(), [8; 16]);
         assert!(error.expect_err("there is one").message.contains("holds a pool already"));
     }
