@@ -12,16 +12,19 @@ use zonda_raid::limits::METADATA_ZONES;
 use zonda_raid::{Identity, Membership, SUPERBLOCKS_BACK_MAX, identify};
 use zonda_ring::Ring;
 use zonda_zoned::{
-    Blocks, Command, CommandId, CompletionQueue, Geometry, Instant, Lba, NamespaceId, Operation, Outcome, Payload,
-    QueueFull, ReportFilter, ZoneDescriptor, ZoneIndex, ZoneState, ZonedDevice,
+    Blocks, Command, CommandId, CompletionQueue, Duration, Geometry, Instant, Lba, NamespaceId, Operation, Outcome,
+    Payload, QueueFull, ReportFilter, ZoneDescriptor, ZoneIndex, ZoneState, ZonedDevice,
 };
 
 use crate::sequential_zones::conventional_zones_before;
+use crate::volume::member_device::MemberDevice;
 use crate::{Drive, DriveError, random};
 use remains::Remains;
 
 /// Zones requested in one report: more than fit in one transfer of any drive.
 const REPORT_ZONES_MAX: u32 = 4096;
+/// The longest wait before a member is asked whether it can still be read.
+const MEMBER_WAIT_MAX: Duration = Duration::from_millis(100);
 
 /// The result of a probe.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -146,6 +149,22 @@ impl Probe {
                 return result;
             }
             ring.run_once(device.next_timeout()).map_err(|error| broken(&error.to_string()))?;
+        }
+    }
+
+    /// The same on a drive that this program has reserved, or will. Commands that fail because another host
+    /// reserves it meanwhile do not complete, nor do some that are aborted with the connection.
+    pub(crate) fn run_on_member(mut self, device: &mut MemberDevice, ring: &Ring) -> Result<Probed, DriveError> {
+        loop {
+            if let Some(result) = self.poll(device, ring.now()) {
+                return result;
+            }
+            if let Some(error) = device.why_unreadable() {
+                return Err(error);
+            }
+            let soon = ring.now() + MEMBER_WAIT_MAX;
+            let next = device.next_timeout().map_or(soon, |at| at.min(soon));
+            ring.run_once(Some(next)).map_err(|error| broken(&error.to_string()))?;
         }
     }
 

@@ -105,7 +105,7 @@ fn check(directory: &PoolDirectory, new: &NewPool, drive: &mut MemberDevice, rin
         let help = "change --zones-per-vzone, --essential-zones or --width-max, or name another drive";
         DriveError::new(format!("cannot create a pool on {location}: {why}"), help)
     })?;
-    let probed = Probe::of_all(&geometry).thorough().run(drive, ring)?;
+    let probed = Probe::of_all(&geometry).thorough().run_on_member(drive, ring)?;
     drive.drive.forget_reads(probed.read_blocks);
     // What an interrupted creation has written is not a pool in use.
     let is_own = directory.was_interrupted() && probed.pool == Some(directory.id());

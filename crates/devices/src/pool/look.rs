@@ -57,7 +57,7 @@ impl PoolReport {
 
 /// Reads what a mount reads from an image, whose commands complete at once.
 pub(super) fn read_image(directory: &PoolDirectory, image: &mut Snapshot) -> Result<PoolReport, DriveError> {
-    read(directory, image, |_| false, || (Instant::ZERO, Ok(())))
+    read(directory, image, |_| None, || (Instant::ZERO, Ok(())))
 }
 
 /// Reads what a mount reads from a drive on this ring. Fails if another host reserves the drive
@@ -67,18 +67,18 @@ pub(super) fn read_on(
     drive: &mut MemberDevice,
     ring: &Ring,
 ) -> Result<PoolReport, DriveError> {
-    read(directory, drive, MemberDevice::is_refused, || {
+    read(directory, drive, MemberDevice::why_unreadable, || {
         let ran = ring.run_once(Some(ring.now() + zonda_zoned::Duration(1_000_000)));
         (ring.now(), ran.map_err(|error| loop_failed(&error)))
     })
 }
 
-/// Reads what a mount reads. `wait` waits for the drive for a moment, and returns the time. Commands
-/// that a drive has `refused` because another host has reserved it do not complete.
+/// Reads what a mount reads. `wait` waits for the drive for a moment, and returns the time. If the drive is
+/// `unreadable`, commands may not complete.
 fn read<D: ZonedDevice>(
     directory: &PoolDirectory,
     drive: &mut D,
-    refused: impl Fn(&D) -> bool,
+    unreadable: impl Fn(&D) -> Option<DriveError>,
     mut wait: impl FnMut() -> (Instant, Result<(), DriveError>),
 ) -> Result<PoolReport, DriveError> {
     let geometry: Geometry = drive.geometry(NamespaceId::FIRST).clone();
@@ -96,11 +96,9 @@ fn read<D: ZonedDevice>(
         while let Some(completion) = completions.pop() {
             start.on_completion(now, completion);
         }
-        if refused(drive) {
-            return Err(DriveError::new(
-                format!("another host has reserved the drive {} while it was read", directory.drive()),
-                "see its owner, and try again: zonda pool show",
-            ));
+        if let Some(error) = unreadable(drive) {
+            let message = format!("cannot read the drive {}: {}", directory.drive(), error.message);
+            return Err(DriveError { message, ..error });
         }
         match start.take_outcome() {
             // Its first commands would write: they are not sent.
@@ -110,7 +108,7 @@ fn read<D: ZonedDevice>(
                 report.epoch -= 1;
                 return Ok(report);
             }
-            Some(Err(error)) => return Err(unreadable(error, directory)),
+            Some(Err(error)) => return Err(not_readable(error, directory)),
             None => {}
         }
         let (at, result) = wait();
@@ -119,6 +117,6 @@ fn read<D: ZonedDevice>(
     }
 }
 
-fn unreadable(error: StartError, directory: &PoolDirectory) -> DriveError {
+fn not_readable(error: StartError, directory: &PoolDirectory) -> DriveError {
     not_mounted(&NotStarted::Refused(error), directory)
 }

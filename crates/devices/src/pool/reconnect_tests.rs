@@ -15,6 +15,7 @@ use super::directory::PoolDirectory;
 use super::drive::{not_mounted, started};
 use super::look::read_on;
 use super::{NamespaceSize, NewNamespace, NewPool, PoolDrive, PoolNamespace, PoolRequest};
+use crate::probe::Probe;
 use crate::volume::member_device::MemberDevice;
 use crate::{Drive, Location, mock};
 
@@ -406,6 +407,21 @@ fn reading_a_pool_ends_when_another_host_reserves_the_drive_meanwhile() {
     mock::seize(&bench.drive);
     let error = read_on(&directory, &mut device, &bench.ring).expect_err("it is not ours any more");
     assert!(error.to_string().contains("another host has reserved the drive"), "{error}");
+}
+
+/// A command that the drive refuses does not complete: the volume or pool decides what becomes of it.
+#[test]
+fn a_probe_ends_when_another_host_reserves_the_drive_meanwhile() {
+    let mut bench = Bench::new();
+    let path = bench.pool().path();
+    (bench.tenant, bench.pool) = (None, None);
+    let directory = PoolDirectory::open(&path).expect("no program uses it");
+    let access = directory.access().expect("the path is valid");
+    let mut device = MemberDevice::open(&access, &bench.ring).expect("it can be reserved");
+    mock::seize(&bench.drive);
+    let geometry = device.own_geometry().clone();
+    let error = Probe::of_user(&geometry).run_on_member(&mut device, &bench.ring).expect_err("it is refused");
+    assert!(error.message.contains("another host has reserved the drive"), "{error}");
 }
 
 /// Commands that were aborted with the connection do not complete, so a wait for them would have no end.

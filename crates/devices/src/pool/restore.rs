@@ -127,7 +127,7 @@ fn read_and_restore(
     ring: &Ring,
 ) -> Result<String, DriveError> {
     let geometry = device.own_geometry().clone();
-    let probed = Probe::of_user(&geometry).run(device, ring)?;
+    let probed = Probe::of_user(&geometry).run_on_member(device, ring)?;
     let pool = pool_of(&lost.drive, &probed)?;
     let mut directory = PoolDirectory::restore(path, &lost.drive, &lost.credentials, pool)?;
     let saved = read_on(&directory, device, ring).and_then(|report| directory.save_epoch(report.epoch));
@@ -202,7 +202,7 @@ impl Reserved {
     /// Reads the pool, and writes its directory.
     fn restore(&mut self, path: &Path, lost: &LostPool, ring: &Ring) -> Result<Written, DriveError> {
         let geometry = self.device.own_geometry().clone();
-        let probed = Probe::of_user(&geometry).run(&mut self.device, ring)?;
+        let probed = Probe::of_user(&geometry).run_on_member(&mut self.device, ring)?;
         let pool = pool_of(&lost.drive, &probed)?;
         let is_known = |holder: &Holder| {
             upper_of(holder) == upper_half(&pool.0) || lost.force || (self.is_repeated && upper_of(holder) == 0)

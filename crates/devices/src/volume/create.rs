@@ -194,7 +194,7 @@ fn open_all(
                 "name another drive, such as an image of profile zn540",
             ));
         }
-        let probed = Probe::of_all(device.own_geometry()).thorough().run(device, ring)?;
+        let probed = Probe::of_all(device.own_geometry()).thorough().run_on_member(device, ring)?;
         *is_of_volume = probed.identity.is_some();
         // Superblocks of an interrupted creation are not those of a volume.
         let is_own = was_interrupted && probed.membership().is_some_and(|found| found.array == array);

@@ -85,7 +85,7 @@ impl ImportTakeover {
         let mut own = [0; 8];
         own.copy_from_slice(&self.host.0[..8]);
         let mut device = self.claim(access, u64::from(keys) << 32 | 1, Preempts::KeysLike(keys, own), ring)?;
-        let identity = Probe::of_superblock(device.own_geometry()).run(&mut device, ring)?.identity;
+        let identity = Probe::of_superblock(device.own_geometry()).run_on_member(&mut device, ring)?.identity;
         match &identity {
             Some(Identity::Member(own)) if upper_half(&own.array) == keys => {
                 let from = describe_holder("volume", &own.array, &holder);

@@ -134,6 +134,16 @@ impl MemberDevice {
         self.is_refused
     }
 
+    /// Why commands that read it may not complete: another host has reserved it, or the connection is lost.
+    pub(crate) fn why_unreadable(&self) -> Option<DriveError> {
+        let (what, help) = match (self.is_refused, self.drive.is_disconnected()) {
+            (true, _) => ("another host has reserved the drive while it was read", "see its owner, and try again"),
+            (false, true) => ("the drive was lost while it was read", "start its server, or plug it in, and try again"),
+            (false, false) => return None,
+        };
+        Some(DriveError::new(what, help))
+    }
+
     /// When the last contest for the drive began.
     pub(super) fn refused_at(&self) -> Instant {
         self.refused_at
