@@ -69,7 +69,7 @@ fn losses_of(script: &str, seed: u64) -> Vec<Loss> {
 }
 
 /// Aimed at a recall, a reclaim, and a change of the namespaces.
-const SHORT: u64 = 3;
+const SHORT: u64 = 10;
 /// In its first round both tenants write, and no server is killed while it starts.
 const WRITING: u64 = 10;
 /// In its second round namespaces are created and deleted.
