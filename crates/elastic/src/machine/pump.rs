@@ -1,6 +1,6 @@
 //! The items of a v-zone, one after the other.
 
-use zonda_zoned::{Completion, Key, Outcome, Status};
+use zonda_zoned::{Completion, Key, Outcome, Status, ZoneIndex, ZoneState};
 
 use super::{Pool, Waiter};
 use crate::bug::SeededBug;
@@ -173,10 +173,13 @@ impl Pool {
     /// Ends a write that has failed or was refused, or behind which an earlier one has failed.
     fn end_failed_write(&mut self, namespace: u32, vzone: u32, key: Key<Write>) {
         let write = self.writes.remove(key);
+        let state = self.namespaces[&namespace].table.zone(ZoneIndex(vzone)).state;
         let own = self.vzone(namespace, vzone);
         own.writes.pop_front();
         let status = match (own.has_failed, write.refusal) {
             (true, _) if own.lacks_space || own.is_finished_by_pool => Status::CapacityExceeded,
+            // Behind a Reset that could not be recorded.
+            (true, _) if state == ZoneState::Offline => Status::ZoneIsOffline,
             (true, _) => Status::ZoneIsReadOnly,
             (false, Some(refusal)) if write.status.is_success() => {
                 own.written = own.written.max(write.issued);

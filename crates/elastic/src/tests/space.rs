@@ -163,6 +163,19 @@ fn a_v_zone_whose_reset_cannot_be_recorded_returns_no_zeros() {
 }
 
 #[test]
+fn a_write_behind_a_reset_that_cannot_be_recorded_finds_its_zone_offline() {
+    let mut rig = Rig::tenant();
+    assert_eq!(rig.execute(TENANT, write(0, 8, 7)).status, Status::Success);
+    fill_up(&mut rig, |zone| zone < LOG_ZONES);
+    rig.submit(TENANT, manage(0, ZoneAction::Reset));
+    rig.submit(TENANT, write(0, 4, 7));
+    let statuses: Vec<Status> = rig.quiesce().iter().map(|completion| completion.status).collect();
+    assert_eq!(statuses, [Status::CapacityExceeded, Status::ZoneIsOffline]);
+    make_space(&mut rig);
+    assert!(rig.state(0) == ZoneState::Closed && holds(&mut rig, 0, 8), "the reset has not happened");
+}
+
+#[test]
 fn an_operator_sees_that_a_pool_lacks_space() {
     let mut rig = Rig::tenant();
     assert_eq!(rig.execute(TENANT, write(0, 8, 7)).status, Status::Success);
