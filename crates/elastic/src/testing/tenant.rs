@@ -157,7 +157,8 @@ impl Life {
                 (is_possible && holds(pointer)).then_some(pointer)
             }
             ZoneState::Full => {
-                let is_by_pool = is_excused && self.finish != Some(true);
+                // The loss of a cache may tear a group further than one jump repairs.
+                let is_by_pool = (is_excused || crash == Crash::CacheLoss) && self.finish != Some(true);
                 let is_possible = end == capacity || self.finish.is_some() || is_by_pool;
                 let first = if self.is_cut || is_by_pool { least } else { end };
                 (first..=end).rev().find(|blocks| is_possible && holds(*blocks))

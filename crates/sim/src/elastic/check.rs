@@ -52,7 +52,7 @@ impl ElasticRun<'_> {
             let capacity = geometry.zone_capacity_blocks.0;
             let active = tenant.zones.iter().filter(|zone| zone.is_active(capacity)).count() as u32;
             // The error of a write that has found no space arrives after another zone may have become active.
-            let is_late = self.lacked_space;
+            let is_late = self.lacked_space || self.simulation.faults.full_every > 0;
             if geometry.max_active_zones.is_some_and(|limit| active > limit) && tenant.stage == Stage::Live && !is_late
             {
                 let message = format!("namespace {}: the host has made {active} zones active", tenant.id);

@@ -1,7 +1,7 @@
 //! Hosts that look again at a zone in which a write has found no space, and go on with what they find.
 
-use zonda_elastic::testing::Crash;
-use zonda_zoned::{NamespaceId, ZoneIndex};
+use zonda_elastic::testing::{Content, Crash};
+use zonda_zoned::{NamespaceId, ZoneIndex, ZoneState};
 
 use super::host::Stage;
 use super::run::ElasticRun;
@@ -24,14 +24,24 @@ impl ElasticRun<'_> {
         }
         let Some(place) = self.tenants.iter().position(|tenant| tenant.id == id) else { return Ok(()) };
         let Some(found) = found.get(zone) else { return Ok(()) };
+        if found.blocks.contains(&Content::Unreadable) {
+            // What it holds is not known.
+            return Ok(());
+        }
         let is_excused = self.is_excused(place, zone);
         self.trace.log(self.now, || format!("the host of namespace {id} looks at zone {zone}: {}", found.state));
         let (tag, index) = (self.tenants[place].tag, ZoneIndex(zone as u32));
         let own = &mut self.tenants[place].zones[zone];
-        let (crashes, reopenings) = (own.crashes, own.reopenings);
+        let (crashes, reopenings, finish) = (own.crashes, own.reopenings, own.now.finish);
         own.adopt(found, Crash::Kill, tag, zone as u64, is_excused).map_err(|message| {
             CheckError::new(FailureKind::LostWrite, index, format!("namespace {id}, zone {zone}: {message}"))
         })?;
+        if own.now.finish == Some(true) && finish != Some(true) {
+            // It was not acknowledged, or the pool has finished it.
+            own.now.finish = Some(false);
+        }
+        // Blocks of a write that has failed may stand in a full zone, and are not durable before a flush.
+        own.now.is_cut |= found.state == ZoneState::Full;
         // Nothing was torn by it.
         (own.crashes, own.reopenings) = (crashes.min(own.crashes), reopenings.min(own.reopenings));
         Ok(())
