@@ -395,15 +395,21 @@ fn no_reservation_of_a_host_is_acknowledged_while_another_server_may_have_the_po
     assert_eq!(save(&mut bench), Some(false), "the drive is taken");
 }
 
-/// Commands that the drive refuses do not complete, so a wait for them would have no end.
-#[test]
-fn reading_a_pool_ends_when_another_host_reserves_the_drive_meanwhile() {
+/// A pool that is closed: its directory, and its drive, which is reserved for it.
+fn with_device() -> (Bench, PoolDirectory, MemberDevice) {
     let mut bench = Bench::new();
     let path = bench.pool().path();
     (bench.tenant, bench.pool) = (None, None);
     let directory = PoolDirectory::open(&path).expect("no program uses it");
     let access = directory.access().expect("the path is valid");
-    let mut device = MemberDevice::open(&access, &bench.ring).expect("it can be reserved");
+    let device = MemberDevice::open(&access, &bench.ring).expect("it can be reserved");
+    (bench, directory, device)
+}
+
+/// Commands that the drive refuses do not complete, so a wait for them would have no end.
+#[test]
+fn reading_a_pool_ends_when_another_host_reserves_the_drive_meanwhile() {
+    let (bench, directory, mut device) = with_device();
     mock::seize(&bench.drive);
     let error = read_on(&directory, &mut device, &bench.ring).expect_err("it is not ours any more");
     assert!(error.to_string().contains("another host has reserved the drive"), "{error}");
@@ -412,12 +418,7 @@ fn reading_a_pool_ends_when_another_host_reserves_the_drive_meanwhile() {
 /// A command that the drive refuses does not complete: the volume or pool decides what becomes of it.
 #[test]
 fn a_probe_ends_when_another_host_reserves_the_drive_meanwhile() {
-    let mut bench = Bench::new();
-    let path = bench.pool().path();
-    (bench.tenant, bench.pool) = (None, None);
-    let directory = PoolDirectory::open(&path).expect("no program uses it");
-    let access = directory.access().expect("the path is valid");
-    let mut device = MemberDevice::open(&access, &bench.ring).expect("it can be reserved");
+    let (bench, _directory, mut device) = with_device();
     mock::seize(&bench.drive);
     let geometry = device.own_geometry().clone();
     let error = Probe::of_user(&geometry).run_on_member(&mut device, &bench.ring).expect_err("it is refused");
@@ -427,12 +428,7 @@ fn a_probe_ends_when_another_host_reserves_the_drive_meanwhile() {
 /// Commands that were aborted with the connection do not complete, so a wait for them would have no end.
 #[test]
 fn a_mount_ends_when_the_connection_to_the_drive_is_lost_meanwhile() {
-    let mut bench = Bench::new();
-    let path = bench.pool().path();
-    (bench.tenant, bench.pool) = (None, None);
-    let directory = PoolDirectory::open(&path).expect("no program uses it");
-    let access = directory.access().expect("the path is valid");
-    let device = MemberDevice::open(&access, &bench.ring).expect("it can be reserved");
+    let (bench, directory, device) = with_device();
     mock::disconnect(&bench.drive);
     let goal = Goal::Mount { id: Some(directory.id()), epoch_min: directory.epoch() };
     let mut device = ElasticDevice::new(PoolBase::of(device), goal, PayloadKind::Bytes);
