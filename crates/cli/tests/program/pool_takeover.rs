@@ -281,6 +281,23 @@ fn a_host_that_is_no_server_of_the_pool_keeps_the_drive_unless_it_is_forced() {
     drive.stop();
 }
 
+/// Starts a takeover into `pool`, and kills it when `is_reached`.
+fn take_over_until(directory: &Path, drive: &Server, what: &str, is_reached: impl FnMut() -> bool) {
+    let mut taking = Command::new(env!("CARGO_BIN_EXE_zonda"));
+    let taking = taking.args(["pool", "takeover", "pool", "--drive", drive.url(0)]).current_dir(directory);
+    let mut taking = taking.stdout(Stdio::null()).stderr(Stdio::null()).spawn().expect("it can be started");
+    wait_until(what, is_reached);
+    taking.kill().expect("it runs");
+    taking.wait().expect("it was started");
+}
+
+fn continue_takeover(directory: &Path, drive: &Server) {
+    let taken = flat(&output_in(directory, &["pool", "takeover", "pool", "--drive", drive.url(0)]));
+    assert!(taken.contains("an interrupted takeover into this directory"), "{taken}");
+    Server::start(directory, &["pool"]).stop();
+    output_in(directory, &["pool", "takeover", "pool", "--release"]);
+}
+
 #[test]
 fn a_takeover_of_a_lost_pool_that_is_killed_is_continued_by_the_next() {
     let (directory, drive) = make("pool-takeover-killed");
@@ -290,24 +307,35 @@ fn a_takeover_of_a_lost_pool_that_is_killed_is_continued_by_the_next() {
             Server::start(&directory, &["pool"]).kill();
         }
         fs::remove_dir_all(directory.join("pool")).expect("it exists");
-        let arguments = ["pool", "takeover", "pool", "--drive", drive.url(0)];
-        let mut taking = Command::new(env!("CARGO_BIN_EXE_zonda"));
-        let taking = taking.args(arguments).current_dir(&*directory).stdout(Stdio::null()).stderr(Stdio::null());
-        let mut taking = taking.spawn().expect("it can be started");
         let file = directory.join("pool/pool.toml");
         // It waits for two seconds before it succeeds.
-        wait_until("the directory is written", || file.exists());
-        taking.kill().expect("it runs");
-        taking.wait().expect("it was started");
+        take_over_until(&directory, &drive, "the directory is written", || file.exists());
         for other in [&["serve", "pool"][..], &["pool", "show", "pool"], &["pool", "takeover", "pool"]] {
             let refused = flat(&refused_in(&directory, other));
             assert!(refused.contains("the takeover of the pool into pool was interrupted"), "{refused}");
             assert!(refused.contains("zonda pool takeover pool --drive nvme-tcp://"), "{refused}");
         }
-        let taken = flat(&output_in(&directory, &arguments));
-        assert!(taken.contains("an interrupted takeover into this directory"), "{taken}");
-        Server::start(&directory, &["pool"]).stop();
-        output_in(&directory, &["pool", "takeover", "pool", "--release"]);
+        continue_takeover(&directory, &drive);
+    }
+    drive.stop();
+}
+
+#[test]
+fn a_takeover_that_is_killed_once_it_has_reserved_the_drive_is_continued_by_the_next() {
+    let (directory, drive) = make("pool-takeover-reserved");
+    let mut watching = super::reservations::Host::connect(&drive, 5);
+    let mut holder = || watching.report().controllers.iter().find(|it| it.is_holder).map(|it| it.host);
+    for is_served in [true, false] {
+        if is_served {
+            Server::start(&directory, &["pool"]).kill();
+        }
+        fs::remove_dir_all(directory.join("pool")).expect("it exists");
+        let before = holder();
+        assert_eq!(before.is_some(), is_served);
+        // The directory is written a few milliseconds later.
+        let mut is_reserved = || (0..1000).any(|_| ![None, before].contains(&holder()));
+        take_over_until(&directory, &drive, "the drive is reserved", &mut is_reserved);
+        continue_takeover(&directory, &drive);
     }
     drive.stop();
 }

@@ -233,7 +233,8 @@ impl Reserved {
             }
             report
         };
-        let Some(from) = self.from else {
+        // An interrupted takeover whose key is not one of the pool had found the drive not reserved.
+        let Some(from) = self.from.filter(|holder| upper_of(holder) != 0 || !self.is_repeated) else {
             // Its key is not one of the pool, and no other host had reserved the drive.
             release(vec![self.device], ring);
             let taken = written.take_over(options, ring).inspect_err(|_| written.remove());
