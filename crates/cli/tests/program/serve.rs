@@ -1,7 +1,7 @@
 //! `zonda serve`, `zonda status`, and commands that connect to a server.
 
 use std::fs::{self, Permissions};
-use std::io::{Read as _, Write as _};
+use std::io::{self, Read as _, Write as _};
 use std::net::TcpStream;
 use std::os::unix::fs::PermissionsExt as _;
 use std::path::Path;
@@ -300,6 +300,29 @@ fn images_are_accessible_to_their_owner_only() {
         let mode = entry.metadata().expect("it is there").permissions().mode();
         assert_eq!(mode & 0o077, 0, "{}: {mode:o}", entry.path().display());
     }
+}
+
+/// A pipe that is full and not read: its ends.
+fn full_pipe() -> (io::PipeReader, io::PipeWriter) {
+    let (reader, mut writer) = io::pipe().expect("there are file descriptors");
+    rustix::io::ioctl_fionbio(&writer, true).expect("a pipe can be non-blocking");
+    while writer.write(b".").is_ok() {}
+    rustix::io::ioctl_fionbio(&writer, false).expect("a pipe can be blocking");
+    (reader, writer)
+}
+
+#[test]
+fn a_server_whose_log_is_not_read_continues() {
+    let directory = scratch("unread-log");
+    make_image(&directory);
+    let (_reader, log) = full_pipe();
+    let server = Server::start_with_log(&directory, &["drives/a"], log.into());
+    for _ in 0..3 {
+        assert_eq!(zonda_in(&directory, &["zone", "report", server.url(0)]).code, Some(0));
+    }
+    server.signal(Signal::TERM);
+    let (status, _) = server.wait();
+    assert!(status.success(), "{status}");
 }
 
 #[test]

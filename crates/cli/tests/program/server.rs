@@ -30,7 +30,7 @@ impl Server {
         Server::start_with_log(directory, arguments, full.into())
     }
 
-    fn start_with_log(directory: &Path, arguments: &[&str], log: Stdio) -> Server {
+    pub(crate) fn start_with_log(directory: &Path, arguments: &[&str], log: Stdio) -> Server {
         let (child, line) = spawn(directory, &[arguments, &["--json"]].concat(), log);
         Server { child, greeting: serde_json::from_str(&line).unwrap_or_else(|error| panic!("{error}\n{line}")) }
     }

@@ -9,6 +9,8 @@ use tracing_subscriber::fmt::time::{FormatTime, SystemTime};
 use tracing_subscriber::fmt::{FmtContext, FormatEvent, FormatFields};
 use tracing_subscriber::registry::LookupSpan;
 
+use super::log_writer::{self, UntilWritten};
+
 /// Characters of a time to the second: 2026-01-01T00:00:00.
 const SECONDS_CHARACTERS: usize = 19;
 
@@ -18,17 +20,18 @@ struct Line {
     with_time: bool,
 }
 
-/// Starts logging; with `quiet`, errors only.
-pub(super) fn start(quiet: bool) {
+/// Starts logging; with `quiet`, errors only. What is returned waits for the last lines when it is dropped.
+pub(super) fn start(quiet: bool) -> io::Result<UntilWritten> {
     let level = if quiet { Level::ERROR } else { Level::INFO };
     let colour = io::stderr().is_terminal() && std::env::var_os("NO_COLOR").is_none();
     let line = Line { with_time: std::env::var_os("JOURNAL_STREAM").is_none() };
-    let log = tracing_subscriber::fmt().with_max_level(level).with_writer(io::stderr).with_ansi(colour);
-    // A line that cannot be written, for example to a full disk, is lost; reporting that would
-    // panic.
+    let (lines, until_written) = log_writer::start(io::stderr())?;
+    let log = tracing_subscriber::fmt().with_max_level(level).with_writer(lines).with_ansi(colour);
+    // Reporting a line that cannot be written would panic.
     let log = log.log_internal_errors(false);
     // An already installed subscriber is kept.
     let _ = log.event_format(line).try_init();
+    Ok(until_written)
 }
 
 impl<S, N> FormatEvent<S, N> for Line

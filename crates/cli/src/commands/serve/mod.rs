@@ -6,6 +6,7 @@ mod greeting;
 mod guard;
 mod http;
 mod log;
+mod log_writer;
 mod plan;
 pub(crate) mod reload;
 
@@ -130,7 +131,9 @@ enum TimingArg {
 
 pub(crate) fn run(args: &ServeArgs) -> Result<(), Failure> {
     let plan = plan::of(args)?;
-    log::start(args.quiet);
+    let _log = log::start(args.quiet).map_err(|error| {
+        Failure::broken(format!("cannot start a thread: {error}"), "check the limit on processes (ulimit -u)")
+    })?;
     raise_file_limit();
     let listener = plan.http.map(http_listener).transpose()?;
     let names = Names::with_machine(&plan.http_names);
