@@ -81,7 +81,7 @@ impl Drop for UntilWritten {
     fn drop(&mut self) {
         let (end, written) = channel();
         if self.0.try_send(Message::End(end)).is_ok() {
-            // Nobody sends: it ends because the other end is dropped, or is late.
+            // It ends because the other end is dropped, or is late.
             let ended: Result<(), RecvTimeoutError> = written.recv_timeout(END_MAX);
             let _ = ended;
         }
@@ -111,7 +111,7 @@ mod tests {
     }
 
     #[test]
-    fn a_log_that_is_not_read_blocks_nobody_and_says_later_how_many_lines_are_lost() {
+    fn a_log_that_is_not_read_does_not_block_and_says_later_how_many_lines_are_lost() {
         let (permit, permitted) = channel();
         let (written, lines) = channel();
         let (mut log, until_written) = start(Slow(permitted, written)).expect("a thread can be started");
