@@ -108,6 +108,7 @@ enum Command {
 
 fn main() -> ExitCode {
     let cli = Cli::try_parse().unwrap_or_else(|error| without_useless_tip(error).exit());
+    signals::raise_file_limit();
     if let Err(error) = signals::survive_file_size_limits() {
         let failure = errors::Failure::input(
             format!("cannot install a signal handler: {error}"),

@@ -1,5 +1,6 @@
 //! The log.
 
+use std::io;
 use std::path::Path;
 
 use zonda_devices::{DriveError, Notice, PoolRequest, VolumeRequest};
@@ -34,6 +35,13 @@ pub(crate) fn suppressed(limit: &mut LogLimit, now: Instant) {
         let plural = if lines == 1 { "" } else { "s" };
         tracing::warn!("{lines} more warning{plural} about clients within 1 s: not logged");
     }
+}
+
+/// Connections cannot be accepted, and wait until they can.
+pub(crate) fn accept_failed(error: &io::Error) {
+    tracing::warn!(
+        "cannot accept connections, which wait: {error}; see ulimit -n, or LimitNOFILE= of a systemd service"
+    );
 }
 
 /// A connection was refused because of the limit.

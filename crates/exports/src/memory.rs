@@ -6,8 +6,10 @@
 
 use std::fs;
 
+use rustix::process::{Resource, getrlimit};
 use zonda_target::{Budget, Limits, SHARE_BYTES};
 
+use crate::ServeError;
 use crate::nbd::{self, CONNECTIONS_MAX as NBD_CONNECTIONS_MAX};
 use crate::sockets::RECEIVE_BYTES;
 
@@ -18,6 +20,11 @@ pub const MEMORY_MIN: u64 = 128 << 20;
 pub const MEMORY_DEFAULT_MAX: u64 = 4 << 30;
 /// The default budget is this part of the machine's memory.
 const MACHINE_PARTS: u64 = 4;
+/// Open files of a server besides those of connections: drives, HTTP, control sockets. Connections get half
+/// of the rest, so that drives can be opened while all are in use.
+const FILES_RESERVED: u64 = 64;
+/// The smallest limit of open files of a server: half of what is beyond the reserve is for 32 connections.
+const FILES_MIN: u64 = FILES_RESERVED + 64;
 /// Bytes that are reserved for each connection.
 const RESERVED_BYTES: usize = SHARE_BYTES + RECEIVE_BYTES;
 
@@ -37,11 +44,13 @@ pub(crate) struct Memory {
 }
 
 impl Memory {
-    /// Divides `bytes`, at least [`MEMORY_MIN`].
-    pub(crate) fn of(bytes: u64, has_nbd: bool) -> Memory {
+    /// Divides `bytes`, at least [`MEMORY_MIN`], for a process that may have `files` open, at least
+    /// [`FILES_MIN`].
+    pub(crate) fn of(bytes: u64, files: u64, has_nbd: bool) -> Memory {
         let bytes = usize::try_from(bytes.max(MEMORY_MIN)).unwrap_or(usize::MAX);
         let defaults = Limits::default();
-        let most = bytes / 2 / RESERVED_BYTES;
+        let files = files.max(FILES_MIN).saturating_sub(FILES_RESERVED) / 2;
+        let most = (bytes / 2 / RESERVED_BYTES).min(usize::try_from(files).unwrap_or(usize::MAX));
         let nbd_connections = if has_nbd { NBD_CONNECTIONS_MAX.min(most / 4) } else { 0 };
         let connections = defaults.connections.min(most - nbd_connections);
         // With fewer connections, each kind is reduced in proportion.
@@ -55,6 +64,20 @@ impl Memory {
             ..defaults
         };
         Memory { budget: Budget::new(bytes, connections + nbd_connections, RECEIVE_BYTES), limits, nbd_connections }
+    }
+}
+
+/// The files that this process may have open.
+///
+/// # Errors
+/// They are fewer than [`FILES_MIN`].
+pub(crate) fn files() -> Result<u64, ServeError> {
+    match getrlimit(Resource::Nofile).current {
+        Some(limit) if limit < FILES_MIN => Err(ServeError::new(
+            format!("this process may have {limit} open files, a server needs at least {FILES_MIN}"),
+            "raise the limit: ulimit -n, or LimitNOFILE= of a systemd service",
+        )),
+        limit => Ok(limit.unwrap_or(u64::MAX)),
     }
 }
 
@@ -85,7 +108,7 @@ mod tests {
 
     #[test]
     fn a_large_budget_allows_the_maximum_of_connections() {
-        let memory = Memory::of(4 << 30, true);
+        let memory = Memory::of(4 << 30, u64::MAX, true);
         assert_eq!((memory.limits, memory.nbd_connections), (Limits::default(), 128));
         // 1152 connections have 128 KiB for their share and 256 KiB to receive.
         assert_eq!(memory.budget.request_bytes_max(), ((4 << 30) - 1152 * (384 << 10)) / 2 + (128 << 10));
@@ -93,11 +116,19 @@ mod tests {
 
     #[test]
     fn the_smallest_budget_allows_the_longest_request_and_fewer_connections() {
-        let memory = Memory::of(MEMORY_MIN, true);
+        let memory = Memory::of(MEMORY_MIN, u64::MAX, true);
         assert_eq!((memory.limits.connections, memory.nbd_connections), (128, 42));
         assert_eq!((memory.limits.half_open, memory.limits.controllers), (64, 96));
         assert!(memory.budget.request_bytes_max() >= (32 << 20) + nbd::REPLY_RESERVE_BYTES);
-        assert_eq!(Memory::of(MEMORY_MIN, false).limits.connections, 170);
+        assert_eq!(Memory::of(MEMORY_MIN, u64::MAX, false).limits.connections, 170);
+    }
+
+    #[test]
+    fn connections_get_half_of_the_open_files_beyond_a_reserve() {
+        let memory = Memory::of(4 << 30, 1024, true);
+        assert_eq!((memory.limits.connections, memory.nbd_connections), (480 - 120, 120));
+        let memory = Memory::of(4 << 30, 0, false);
+        assert_eq!((memory.limits.connections, memory.limits.half_open), (32, 16));
     }
 
     #[test]

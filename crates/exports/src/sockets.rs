@@ -9,6 +9,7 @@ use zonda_ring::{Address, Bytes, BytesMut, Client, Done, Operation, Outcome, Rin
 use zonda_target::{ConnectionId, FairQueue, Flow};
 use zonda_zoned::{Duration, Instant};
 
+use crate::events;
 use crate::served::COMMAND_COST;
 
 /// Connections that one iteration accepts from each listener. With more, the first messages of a
@@ -43,6 +44,8 @@ const CLOSE_TIMEOUT: Duration = Duration(1_000_000_000);
 const LINGER: Duration = Duration(500_000_000);
 /// Delay before the next accept after file descriptors were exhausted.
 const ACCEPT_PAUSE: Duration = Duration(100_000_000);
+/// After a line of the log about accepts that fail, no other one follows for this long.
+const ACCEPT_LOG_INTERVAL: Duration = Duration(60_000_000_000);
 
 /// Tokens: the kind of operation, and the connection.
 const ACCEPT: u64 = 1 << 62;
@@ -84,6 +87,9 @@ pub(crate) struct Sockets {
     closing: BTreeSet<(Instant, ConnectionId)>,
     /// Accepts that failed for lack of resources, to be retried.
     accept_again: Vec<(Option<Instant>, usize)>,
+    /// Why an accept has failed, until it is logged, and until when another one is not.
+    accept_error: Option<io::Error>,
+    accept_error_logged_until: Instant,
     is_accepting: bool,
     pub(crate) accepted: u64,
     pub(crate) received_bytes: u64,
@@ -141,6 +147,8 @@ impl Sockets {
             iterations_silent: SHARED_ITERATIONS,
             closing: BTreeSet::new(),
             accept_again: Vec::new(),
+            accept_error: None,
+            accept_error_logged_until: Instant::ZERO,
             is_accepting: false,
             accepted: 0,
             received_bytes: 0,
@@ -354,6 +362,10 @@ impl Sockets {
         {
             self.cut(connection);
         }
+        if let Some(error) = self.accept_error.take().filter(|_| now >= self.accept_error_logged_until) {
+            events::accept_failed(&error);
+            self.accept_error_logged_until = now + ACCEPT_LOG_INTERVAL;
+        }
         for (at, portal) in std::mem::take(&mut self.accept_again) {
             match at {
                 Some(at) if at <= now => self.accept_one(portal),
@@ -413,10 +425,11 @@ impl Sockets {
                 Some(SocketEvent::Accepted { portal, socket, local, peer })
             }
             Ok(_) => unreachable!("an accept returns a socket"),
-            Err(_) => {
+            Err(error) => {
                 // No descriptors, no memory, or a host that disconnected before it was accepted:
                 // retry.
                 self.accept_again.push((None, portal));
+                self.accept_error = (error.kind() != io::ErrorKind::ConnectionAborted).then_some(error);
                 None
             }
         }

@@ -219,13 +219,14 @@ fn prepare(
     epoll: bool,
     before_opening: impl FnOnce() -> Result<(), ServeError>,
 ) -> Result<(Server, ServerInfo, Handle), ServeError> {
+    let bytes = plan.memory_bytes.unwrap_or_else(memory::default_bytes);
+    let memory = Memory::of(bytes, memory::files()?, !plan.nbd.is_empty());
     let ring = server::ring(epoll, plan.spin)?;
     let (listeners, listen) = listen(&plan.listen)?;
     let nbd_listeners = nbd::listen(&plan)?;
     let auth = AuthPool::new(&ring.waker()).map_err(|error| {
         ServeError::new(format!("cannot start a thread: {error}"), "raise the limit of threads (ulimit -u)")
     })?;
-    let memory = Memory::of(plan.memory_bytes.unwrap_or_else(memory::default_bytes), !plan.nbd.is_empty());
     before_opening()?;
     // Drives are opened last: opening writes to them.
     let mut drives = Drives::default();

@@ -16,6 +16,7 @@ mod images;
 mod lab;
 mod misplaced;
 mod mixed_zones;
+mod open_files;
 mod ownership;
 mod pool;
 mod pool_hosts;

@@ -13,7 +13,7 @@ use super::wait_until;
 
 /// `zonda serve`, running.
 pub(crate) struct Server {
-    child: Child,
+    pub(crate) child: Child,
     /// Its greeting as JSON.
     pub(crate) greeting: Value,
 }

@@ -7,6 +7,7 @@ use super::directory::{LastState, MISSING, Place, VOLUME_FILE, VolumeDirectory};
 use super::gathering::gather;
 use super::lost_members::is_half_elsewhere;
 use super::member_device::{MemberDevice, release_acquired};
+use super::open_files;
 use super::outdated::must_be_newest;
 use super::quorum::{is_last_owner, usable_elsewhere};
 use super::spares::Spare;
@@ -109,6 +110,7 @@ impl Assembly {
         let members = directory.file.member.iter().enumerate().filter(|(at, _)| !is_elsewhere(&directory, *at));
         let members: Vec<(usize, Place)> = members.map(|(at, place)| (at, place.clone())).collect();
         let places = members.iter().map(|(_, place)| place).chain(&directory.file.spare);
+        open_files::must_suffice_for(places.clone().count())?;
         let mut opened = gather(places.map(|place| directory.access(place)).collect(), true, ring);
         notices.extend(take_stale_reservations(&mut directory, array, &members, &mut opened, ring));
         let mut opened = opened.into_iter().map(|gathered| gathered.map(ProbedDevice::of));

@@ -3,6 +3,7 @@
 //! ```text
 //! directory.rs            volume.toml, which lists the members, and the lock
 //! place.rs                the entry of one device in volume.toml
+//! open_files.rs           whether this process may open as many files as members need
 //! names.rs                errors with the locations of members, and remedies
 //! create.rs               creates volumes
 //! open.rs                 mounts volumes
@@ -86,6 +87,7 @@ mod mount_tests;
 mod names;
 pub(crate) mod new_directory;
 mod open;
+mod open_files;
 mod outdated;
 pub(crate) mod owner;
 #[cfg(test)]

@@ -34,7 +34,7 @@ const HEAD_BYTES_MAX: usize = 8192;
 /// Maximum number of header lines of a request.
 const HEADERS_MAX: usize = 64;
 /// Delay before accepting again after a system error such as too many open files.
-const ACCEPT_PAUSE: Duration = Duration::from_millis(100);
+pub(super) const ACCEPT_PAUSE: Duration = Duration::from_millis(100);
 
 const _: () = assert!(REQUEST_MAX.as_secs() < CONNECTION_MAX.as_secs());
 

@@ -15,6 +15,7 @@ use zonda_devices::{CONTROL_SOCKET, PoolReport, PoolRequest, VolumeReport, Volum
 use zonda_exports::Handle;
 use zonda_exports::snapshot::Snapshot;
 
+use super::connections::ACCEPT_PAUSE;
 use crate::commands::control_path::ControlPath;
 
 /// Timeout of a request. Connecting to a remote drive takes the longest.
@@ -99,7 +100,11 @@ impl Control {
         let identity = identity(&socket);
         let (directory, handle) = (directory.to_owned(), handle.clone());
         tokio::spawn(async move {
-            while let Ok((stream, _)) = listener.accept().await {
+            loop {
+                let Ok((stream, _)) = listener.accept().await else {
+                    tokio::time::sleep(ACCEPT_PAUSE).await;
+                    continue;
+                };
                 let (directory, handle) = (directory.clone(), handle.clone());
                 tokio::spawn(async move {
                     // The client may have disconnected.

@@ -15,7 +15,6 @@ use std::net::{SocketAddr, TcpListener};
 use std::path::{Path, PathBuf};
 
 use clap::{Args, ValueEnum};
-use rustix::process::{Resource, Rlimit, getrlimit, setrlimit};
 use tokio::sync::oneshot;
 use zonda_config::ByteSize;
 use zonda_exports::{NamespaceInfo, ServeError, ServerInfo};
@@ -134,7 +133,6 @@ pub(crate) fn run(args: &ServeArgs) -> Result<(), Failure> {
     let _log = log::start(args.quiet).map_err(|error| {
         Failure::broken(format!("cannot start a thread: {error}"), "check the limit on processes (ulimit -u)")
     })?;
-    raise_file_limit();
     let listener = plan.http.map(http_listener).transpose()?;
     let names = Names::with_machine(&plan.http_names);
     let volumes: Vec<PathBuf> = plan.volumes().map(Path::to_owned).collect();
@@ -195,14 +193,6 @@ fn stopped_message(info: &ServerInfo) -> &'static str {
     } else {
         "stopped: all data is on stable storage"
     }
-}
-
-/// Raises the soft limit on open files, often 1024, to the hard limit: each connection is an open
-/// file.
-fn raise_file_limit() {
-    let limit = getrlimit(Resource::Nofile);
-    // If this fails, the server accepts fewer concurrent connections.
-    let _ = setrlimit(Resource::Nofile, Rlimit { current: limit.maximum, maximum: limit.maximum });
 }
 
 fn control_plane_failure(error: &io::Error) -> Failure {
