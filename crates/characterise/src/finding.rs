@@ -82,8 +82,10 @@ pub enum Missing {
     TooFewZones,
     /// The scheduler needs conflict groups, and none are known.
     NoGroups,
-    /// No command completed within the time.
+    /// No command completed in the measured part of the run.
     NoneCompleted,
+    /// No command completed in the measured part of the run, which ends with the zones of its loads.
+    ZonesUsedUp,
     /// A command failed with this status.
     Failed(String),
 }
@@ -94,11 +96,17 @@ impl std::fmt::Display for Missing {
             Missing::NotSupported(status) => write!(f, "not supported by the drive: {status}"),
             Missing::ReadOnly => f.write_str("not measured: it writes to zones, which needs --destructive"),
             Missing::NoData => f.write_str("not measured: no zone has data to read"),
-            Missing::NoTime => f.write_str("not measured: the time was over"),
+            Missing::NoTime => f.write_str("not measured: the budget was used up"),
             Missing::Interrupted => f.write_str("not measured: interrupted"),
             Missing::TooFewZones => f.write_str("not measured: too few zones"),
             Missing::NoGroups => f.write_str("not measured: no conflict groups of zones are known"),
-            Missing::NoneCompleted => f.write_str("no command completed in the time"),
+            Missing::NoneCompleted => {
+                f.write_str("no command completed in the measured part of the run; a longer budget has longer runs")
+            }
+            Missing::ZonesUsedUp => f.write_str(
+                "no command completed in the measured part of the run, which is short: the drive has too few zones to write, reset or \
+                 finish",
+            ),
             Missing::Failed(status) => write!(f, "failed: {status}"),
         }
     }

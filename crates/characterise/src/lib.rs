@@ -19,6 +19,7 @@
 //! What is absent: clocks, files, the choice of the device, the layout of the terminal.
 #![forbid(unsafe_code)]
 
+mod appends;
 mod characterise;
 mod choice;
 mod compare;
@@ -34,6 +35,7 @@ mod measured;
 mod model;
 mod page;
 mod plan;
+mod reasons;
 mod report;
 mod rules;
 mod runs;
@@ -53,6 +55,7 @@ pub use live::LiveSubject;
 pub use load::{Kind, Load};
 pub use model::ModelSubject;
 pub use page::html;
+pub use reasons::Unmeasured;
 pub use report::{Conditions, DriveLimits, GroupSummary, Report, ReportError};
 pub use rules::Guideline;
 pub use scheduler::SchedulerName;

@@ -89,6 +89,7 @@ fn real_drive() -> Report {
         budget_ns: Duration::from_secs(600).0,
         seed: 0,
         made_at_unix_s: None,
+        is_page_cached: false,
     };
     let measured = Characterisation {
         findings: findings(),

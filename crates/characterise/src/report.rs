@@ -10,9 +10,9 @@ use crate::{Characterisation, Finding, Groups, Kind, Load, Part, PartSummary};
 /// The value of `format` in each file.
 const FORMAT: &str = "zonda-report";
 /// The version that this program writes.
-const VERSION: u32 = 2;
-/// The oldest version that it reads. Version 1 has no schedulers and no
-/// limited rates.
+const VERSION: u32 = 3;
+/// The oldest version that it reads. Version 1 has no schedulers and no limited rates, version 2 does
+/// not say whether the figures are those of a page cache.
 const OLDEST_VERSION: u32 = 1;
 
 /// How the drive was measured.
@@ -33,6 +33,21 @@ pub struct Conditions {
     /// seed gives the same report.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub made_at_unix_s: Option<u64>,
+    /// Whether the drive is an image in files, whose reads and writes go through the page cache of the
+    /// host: the figures are not those of a drive.
+    #[serde(default, skip_serializing_if = "std::ops::Not::not")]
+    pub is_page_cached: bool,
+}
+
+impl Conditions {
+    /// What the figures are of, if not of a drive.
+    #[must_use]
+    pub fn caveat(&self) -> Option<&'static str> {
+        self.is_page_cached.then_some(
+            "An image in files, through the page cache of this host: the figures are those of its memory and file system, \
+             not of a drive, and so are the guidelines.",
+        )
+    }
 }
 
 /// What the drive reports of itself, beside its zones.
@@ -325,6 +340,7 @@ pub(crate) mod tests {
             budget_ns: 1,
             seed: 1,
             made_at_unix_s: None,
+            is_page_cached: false,
         };
         let measured =
             Characterisation { findings, groups: None, parts: Vec::new(), elapsed: Duration(1), is_interrupted: false };
@@ -342,7 +358,7 @@ pub(crate) mod tests {
         let text = report.to_json();
         assert_eq!(Report::parse(&text), Ok(report));
         assert_eq!(Report::parse(&text.replace("10000.5", "20000.5")), Err(ReportError::Checksum));
-        assert_eq!(Report::parse(&text.replace("\"version\":2", "\"version\":9")), Err(ReportError::Version(9)));
+        assert_eq!(Report::parse(&text.replace("\"version\":3", "\"version\":9")), Err(ReportError::Version(9)));
         let other = Report::parse("{\"format\":\"zonda-groups\",\"version\":1}").expect_err("another file");
         assert!(other.to_string().contains("zonda-groups"), "{other}");
     }

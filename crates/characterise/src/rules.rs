@@ -1,7 +1,7 @@
 //! Guidelines in words. Each rule has a name, uses only the findings, and is silent if it has none.
 
 use serde::{Deserialize, Serialize};
-use zonda_plot::text::{counted, duration, list, mebibytes, number, percent, rate, round_bytes};
+use zonda_plot::text::{counted, duration, mebibytes, number, percent, rate, round_bytes};
 
 use crate::limits::{BETTER, DISTURBED, FINISH_PAYS, SATURATED, TAIL_DISTURBED};
 use crate::load::fill_words;
@@ -22,7 +22,7 @@ type Rule = (&'static str, fn(&Report) -> Option<String>);
 
 const RULES: [Rule; 15] = [
     ("write-size", write_size),
-    ("append-or-write", append_or_write),
+    ("append-or-write", crate::appends::guideline),
     ("append-depth", append_depth),
     ("write-zones", write_zones),
     ("read-size", read_size),
@@ -120,52 +120,6 @@ fn write_size(report: &Report) -> Option<String> {
         };
         format!("Writes of {size} and more saturate a zone: one writer reaches {at} MiB/s with them{compared}.")
     })
-}
-
-fn append_or_write(report: &Report) -> Option<String> {
-    let appends = over_size(report, Part::Appends, Kind::Append);
-    let writes = over_size(report, Part::Writes, Kind::Write);
-    let ratios: Vec<(u64, f64)> = appends
-        .iter()
-        .filter_map(|(load, figures)| {
-            let (_, write) = writes.iter().find(|(write, _)| write.size_bytes == load.size_bytes)?;
-            Some((load.size_bytes, figures.per_second / write.per_second.max(1e-9)))
-        })
-        .collect();
-    let sizes = |is_in: fn(f64) -> bool| -> Vec<u64> {
-        ratios.iter().filter(|(_, ratio)| is_in(*ratio)).map(|(size, _)| *size).collect()
-    };
-    let (append, write) = (sizes(|ratio| ratio >= BETTER), sizes(|ratio| ratio <= 1.0 / BETTER));
-    let most = ratios.iter().map(|(_, ratio)| *ratio).fold(0.0, f64::max);
-    let least = ratios.iter().map(|(_, ratio)| *ratio).fold(f64::INFINITY, f64::min);
-    let place = |size: &u64| ratios.iter().position(|(of, _)| of == size).unwrap_or(0);
-    let range = |sizes: &[u64]| match sizes {
-        [first, _, .., last] if place(last) - place(first) + 1 == sizes.len() => {
-            format!("from {} to {}", round_bytes(*first), round_bytes(*last))
-        }
-        _ => format!("at {}", list(&sizes.iter().map(|size| round_bytes(*size)).collect::<Vec<_>>())),
-    };
-    let factor = |ratio: f64| percent((ratio - 1.0).abs());
-    match (append.first(), write.first()) {
-        (None, None) if !ratios.is_empty() => Some(
-            "Append and write are equally fast at one zone with one request outstanding: append has no cost."
-                .to_owned(),
-        ),
-        (Some(_), None) => {
-            Some(format!("Append beats write {} at one zone: by up to {}.", range(&append), factor(most)))
-        }
-        (None, Some(_)) => Some(format!(
-            "Write beats append {} at one zone with one request outstanding: by up to {}. Append pays with several outstanding.",
-            range(&write),
-            factor(1.0 / least)
-        )),
-        (Some(_), Some(_)) => Some(format!(
-            "At one zone, append beats write {}, and write beats append {}.",
-            range(&append),
-            range(&write)
-        )),
-        (None, None) => None,
-    }
 }
 
 fn append_depth(report: &Report) -> Option<String> {
@@ -406,24 +360,6 @@ mod tests {
                         4 KiB 100.";
         assert_eq!(text(&report, "write-size").as_deref(), Some(expected));
         assert_eq!(text(&report, "append-or-write"), None, "without appends there is nothing to compare");
-    }
-
-    #[test]
-    fn append_beats_write_only_where_it_is_faster() {
-        let write = |size, iops| data(Part::Writes, Kind::Write, size, 1, 1, iops);
-        let append = |size, iops| data(Part::Appends, Kind::Append, size, 1, 1, iops);
-        let both = report(vec![write(4096, 100.0), write(8192, 100.0), append(4096, 150.0), append(8192, 101.0)]);
-        let expected = "Append beats write at 4 KiB at one zone: by up to 50.0%.";
-        assert_eq!(text(&both, "append-or-write").as_deref(), Some(expected));
-        let slower = report(vec![write(4096, 100.0), append(4096, 80.0)]);
-        assert!(text(&slower, "append-or-write").unwrap().starts_with("Write beats append at 4 KiB"));
-        let sizes = [4096u64, 8192, 16_384, 32_768, 65_536];
-        let writes = sizes.map(|size| write(size, 100.0));
-        let appends = sizes.iter().zip([150.0, 80.0, 150.0, 150.0, 150.0]).map(|(size, iops)| append(*size, iops));
-        let mixed = report(writes.into_iter().chain(appends).collect());
-        let expected = "At one zone, append beats write at 4 KiB, 16 KiB, 32 KiB and 64 KiB, and write beats append at 8 \
-                        KiB.";
-        assert_eq!(text(&mixed, "append-or-write").as_deref(), Some(expected));
     }
 
     #[test]

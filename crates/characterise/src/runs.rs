@@ -3,7 +3,7 @@
 
 use zonda_config::{Rate, unplaced};
 use zonda_sched::{Policy, Scheduled};
-use zonda_workload::{JobResult, Plan, RequestKind, RunResult, Runner};
+use zonda_workload::{EndReason, JobResult, Plan, RequestKind, RunResult, Runner};
 use zonda_zoned::{Blocks, Duration, NamespaceId, Status, ZoneIndex};
 
 use crate::characterise::Work;
@@ -32,7 +32,8 @@ pub(crate) fn measure(work: &mut Work<'_>, run: &Run, time: Duration) -> Result<
         Some(scheduler) => Some(scheduler.policy(work.zone_groups.as_ref()).ok_or(Missing::NoGroups)?),
     };
     let planned = planned(work, run, time)?;
-    let time = time_of(work, run, &planned, time);
+    let given = time;
+    let time = time_of(work, run, &planned, given);
     if time < PAIR_MIN {
         return Err(Missing::TooFewZones);
     }
@@ -66,7 +67,7 @@ pub(crate) fn measure(work: &mut Work<'_>, run: &Run, time: Duration) -> Result<
         let beside = (run.loads.len() > 1).then(|| run.loads[1 - place]);
         // Of two equal loads one stands for both.
         if place == 0 || beside != Some(*load) {
-            let finding = Finding::new(run.part, *load, beside, figures(&result, place, load.kind));
+            let finding = Finding::new(run.part, *load, beside, figures(&result, place, load.kind, time < given));
             work.findings.push(finding.behind(run.scheduler));
         }
     }
@@ -164,16 +165,19 @@ fn time_of(work: &Work<'_>, run: &Run, planned: &[PlannedJob], time: Duration) -
     Duration(time.0.max(1))
 }
 
-fn figures(result: &RunResult, place: usize, kind: Kind) -> Result<Figures, Missing> {
+/// `is_limited`: whether the zones have made the run shorter than its share of the budget.
+fn figures(result: &RunResult, place: usize, kind: Kind, is_limited: bool) -> Result<Figures, Missing> {
     let job: &JobResult = &result.jobs[place];
     if let Some(of_kind) = job.kind(counted(kind)) {
         return Ok(Figures::of_job(of_kind, &intervals(result, place, job)));
     }
     // A finisher that cannot finish is not excused by the blocks that it has written.
     let counts = |error: &RequestKind| *error == counted(kind) || kind == Kind::Finish;
-    match job.errors.iter().find(|error| counts(&error.kind)) {
-        Some(error) => Err(of_status(error.status)),
-        None => Err(Missing::NoneCompleted),
+    match (job.errors.iter().find(|error| counts(&error.kind)), job.ended_by) {
+        (Some(error), _) => Err(of_status(error.status)),
+        (None, EndReason::ZonesDone | EndReason::ZoneFull) => Err(Missing::ZonesUsedUp),
+        (None, _) if is_limited => Err(Missing::ZonesUsedUp),
+        (None, _) => Err(Missing::NoneCompleted),
     }
 }
 

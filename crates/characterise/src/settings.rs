@@ -35,6 +35,9 @@ pub const GROUPS_FILE: &str = "groups.json";
 pub fn zonda_toml(report: &Report, served: &Served) -> String {
     let source = &served.source;
     let mut text = format!("# {}: settings that follow from its measurements.\n", report.conditions.target);
+    for line in report.conditions.caveat().map(wrapped).unwrap_or_default() {
+        let _ = writeln!(text, "# {line}");
+    }
     for guideline in &report.guidelines {
         for line in wrapped(&format!("{}: {}", guideline.rule, guideline.text)) {
             let _ = writeln!(text, "# {line}");
@@ -80,7 +83,7 @@ pub fn zonda_toml(report: &Report, served: &Served) -> String {
     };
     let _ = write!(
         text,
-        "\n[server]\nlisten = [\"127.0.0.1:4420\"]\n\n[[subsystem]]\nnqn = \"nqn.2026-01.io.zonda:{}\"\n\n  \
+        "\n[server]\nlisten = [\"127.0.0.1:4420\"]\n# The status page, which zonda top and zonda status read.\nhttp = \"127.0.0.1:9420\"\n\n[[subsystem]]\nnqn = \"nqn.2026-01.io.zonda:{}\"\n\n  \
          [[subsystem.namespace]]\n{drive}{}",
         name_of(source),
         setting("  ")
@@ -100,7 +103,8 @@ fn scheduler(report: &Report, has_groups: bool) -> (SchedulerName, String) {
     match (disturbed, &report.groups) {
         (Some(_), _) => (
             SchedulerName::MqDeadline,
-            "Reads go first: other operations delay them (rule interference-tail).".to_owned(),
+            "Reads go first: other operations delay them (rule interference-tail). What this costs writes was not measured."
+                .to_owned(),
         ),
         (None, Some(groups)) if groups.groups > 1 => (
             SchedulerName::Ezns,
@@ -184,8 +188,8 @@ mod tests {
         let report = report(tails.into_iter().flat_map(of).collect());
         let text = zonda_toml(&report, &served(Source::Device("/dev/nvme0n1".to_owned())));
         let end = "  [[subsystem.namespace]]\n  device = \"/dev/nvme0n1\"\n  # Use the I/O scheduler interference: beside 4 \
-                   writers the p99 of reads is 2.00 us, not 9.00 us as\n  #   without a scheduler, and reads and writes \
-                   together reach 100% of the best throughput. (rule\n  #   scheduler)\n  scheduler = \
+                   writers the p99 of reads is 2.00 us, not 9.00 us as\n  #   without a scheduler. It costs nothing that \
+                   was measured: neither throughput of reads and\n  #   writes nor p99 of writes. (rule scheduler)\n  scheduler = \
                    \"interference\"\n  groups = \"groups.json\"\n";
         assert!(text.ends_with(end), "{text}");
         let source = Source::Device("/dev/nvme0n1".to_owned());

@@ -38,6 +38,7 @@ fn report_of(measured: Characterisation) -> Report {
         budget_ns: 1,
         seed: 1,
         made_at_unix_s: None,
+        is_page_cached: false,
     };
     Report::new(DriveIdentity::new("S", &geometry), DriveLimits::of(&geometry), conditions, measured)
 }

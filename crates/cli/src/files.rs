@@ -87,6 +87,18 @@ pub(crate) fn make_directory(path: &Path) -> Result<(), Failure> {
     })
 }
 
+/// Removes a file of older results, if it exists.
+pub(crate) fn remove(directory: &Path, name: &str) -> Result<(), Failure> {
+    let path = directory.join(name);
+    match fs::remove_file(&path) {
+        Err(error) if error.kind() != io::ErrorKind::NotFound => Err(Failure::input(
+            format!("cannot remove {}: {error}", path.display()),
+            "check write permission of the directory",
+        )),
+        _ => Ok(()),
+    }
+}
+
 /// Writes a file of results.
 pub(crate) fn write(directory: &Path, name: &str, contents: &str) -> Result<(), Failure> {
     let path = directory.join(name);

@@ -13,7 +13,7 @@ use zonda_plot::{Chart, Page};
 
 use crate::load::Kind;
 use crate::settings::{Served, Source, zonda_toml};
-use crate::{Part, Report};
+use crate::{Part, Report, Unmeasured};
 
 /// The page, with another report beside this one if there is one.
 #[must_use]
@@ -79,9 +79,11 @@ fn header(report: &Report) -> String {
     ];
     let facts: String =
         facts.iter().map(|(name, value)| format!("<div><dt>{name}</dt><dd>{}</dd></div>", escape(value))).collect();
+    let caveat = conditions.caveat().map(|caveat| format!("<p class=\"caveat\">{}</p>\n", escape(caveat)));
+    let caveat = caveat.unwrap_or_default();
     format!(
         "<header>\n<p class=\"kind\">zonda characterisation report</p>\n<h1>{}</h1>\n<p class=\"lead\">Measured in \
-         {kind}. {how}{interrupted}</p>\n<dl class=\"facts\">{facts}</dl>\n</header>\n",
+         {kind}. {how}{interrupted}</p>\n{caveat}<dl class=\"facts\">{facts}</dl>\n</header>\n",
         escape(&conditions.target)
     )
 }
@@ -130,19 +132,11 @@ fn reason(report: &Report, part: Part) -> String {
     if let Some(reason) = &summary.reason {
         return format!("<p class=\"none\">{}</p>\n", escape(&sentence(&reason.to_string())));
     }
-    let mut reasons: Vec<(String, u64)> = Vec::new();
-    for finding in report.of_part(part) {
-        let Some(missing) = &finding.missing else { continue };
-        let text = missing.to_string();
-        match reasons.iter_mut().find(|(reason, _)| *reason == text) {
-            Some((_, count)) => *count += 1,
-            None => reasons.push((text, 1)),
-        }
-    }
-    let words = |(reason, count): &(String, u64)| {
-        format!("<p class=\"none\">{}: {}</p>\n", counted(*count, "load"), escape(reason))
+    let words = |one: &Unmeasured| {
+        let (loads, kinds) = (counted(one.loads(), "load"), one.kinds_words());
+        format!("<p class=\"none\">{loads} without figures ({kinds}): {}</p>\n", escape(&one.reason))
     };
-    reasons.iter().map(words).collect()
+    report.unmeasured(part).iter().map(words).collect()
 }
 
 fn sentence(text: &str) -> String {

@@ -44,6 +44,9 @@ fn the_groups_of_a_simulated_drive_are_shown_and_stored_as_they_are_printed() {
     assert!(text.starts_with("model:bae-small: 8 conflict groups\n"), "{text}");
     assert!(text.contains("inferred from the order of allocation"), "{text}");
     assert_eq!(stored, ran.stdout);
+    let refused = refused_in(&directory, &[&arguments[..], &["--out", "groups.json"]].concat());
+    assert!(refused.contains("groups.json exists") && refused.contains("--force"), "{refused}");
+    output_in(&directory, &[&arguments[..], &["--out", "groups.json", "--force"]].concat());
 }
 
 #[test]
@@ -126,12 +129,19 @@ fn a_simulated_drive_has_the_same_report_each_time() {
     assert_golden("probe_tiny.json", &json.replace("},{\"part\"", "},\n{\"part\""));
     assert_golden("probe_tiny.toml", &stored("zonda.toml"));
     let page = stored("report.html");
-    assert!(!page.contains("<script") && !page.contains("http"), "it loads nothing from other servers");
+    assert!(
+        !page.contains("<script") && !page.contains("http:") && !page.contains("https:"),
+        "it loads nothing from other servers"
+    );
     for words in
         ["Guidelines", "Interference", "At rate limits", "Schedulers", "Recommended configuration", "Conflict groups"]
     {
         assert!(page.contains(words), "{words}");
     }
+    let refused = refused_in(&directory, &[&arguments[..], &["--out", "report"]].concat());
+    assert!(refused.contains("report/report.html exists") && refused.contains("--force"), "{refused}");
+    assert_eq!(stored("report.json"), json, "the older report is as it was");
+    output_in(&directory, &[&arguments[..], &["--out", "report", "--force"]].concat());
     let same = output_in(&directory, &["probe", "report/report.json", "--compare", "report/report.json"]);
     assert!(same.contains("no change beyond noise"), "{same}");
     let printed = output_in(&directory, &["probe", "report/report.json", "--json"]);
@@ -203,11 +213,17 @@ fn zones_are_written_only_after_confirmation_and_are_empty_at_the_end() {
     let arguments = ["probe", "drive", "--destructive", "--yes", "--budget", "4s", "--quiet", "--out", "report"];
     let text = output_in(&directory, &arguments);
     assert!(text.contains("reads, writes and resets"), "{text}");
+    let of_cache = "through the page cache of this host";
+    assert!(text.contains(of_cache), "{text}");
+    let page = std::fs::read_to_string(directory.join("report/report.html")).expect("it was written");
+    assert!(page.contains(of_cache), "the page says what its figures are");
+    let report = json_in(&directory, &["probe", "report/report.json", "--json"]);
+    assert_eq!(report["conditions"]["is_page_cached"], true);
     assert!(states(&directory).iter().all(|state| state == "empty"), "{:?}", states(&directory));
     // The recommended configuration can be served.
     let path = directory.join("report/zonda.toml");
     let settings = std::fs::read_to_string(&path).expect("it was written");
-    std::fs::write(&path, settings.replace(":4420", ":0")).expect("it can be written");
+    std::fs::write(&path, settings.replace(":4420", ":0").replace(":9420", ":0")).expect("it can be written");
     let server = Server::start(&directory, &["--config", "report/zonda.toml"]);
     server.stop();
 }

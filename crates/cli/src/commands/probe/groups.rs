@@ -31,6 +31,11 @@ pub(super) struct Measured {
 pub(super) fn run(args: &ProbeArgs) -> Result<(), Failure> {
     // A file that cannot be written is reported before the measurement.
     if let Some(path) = &args.out {
+        // A measurement that failed leaves an empty file; /dev/stdout is no file.
+        let has_result = fs::metadata(path).is_ok_and(|metadata| metadata.is_file() && metadata.len() > 0);
+        if has_result && !args.force {
+            return Err(super::exists(path, "choose another file with --out"));
+        }
         let opened = fs::OpenOptions::new().append(true).create(true).open(path);
         opened.map(drop).map_err(|error| cannot_write(path, &error))?;
     }

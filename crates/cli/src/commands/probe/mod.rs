@@ -9,7 +9,7 @@ mod text;
 mod whole;
 mod words;
 
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 
 use clap::Args;
 use zonda_config::TimeSpan;
@@ -73,6 +73,9 @@ pub(crate) struct ProbeArgs {
     /// for the table
     #[arg(long, value_name = "PATH")]
     out: Option<PathBuf>,
+    /// Replace an older report, or table, of --out
+    #[arg(long, requires = "out")]
+    force: bool,
     /// Seed from which zones and blocks are chosen
     #[arg(long, value_name = "N", default_value_t = 1)]
     seed: u64,
@@ -81,6 +84,14 @@ pub(crate) struct ProbeArgs {
     quiet: bool,
     #[command(flatten)]
     connect: ConnectArgs,
+}
+
+/// Refuses to replace an older result.
+fn exists(path: &Path, other: &str) -> Failure {
+    Failure::input(
+        format!("{} exists: an older result would be lost", path.display()),
+        format!("{other}, or replace it with --force"),
+    )
 }
 
 pub(crate) fn run(args: &ProbeArgs) -> Result<(), Failure> {

@@ -38,6 +38,10 @@ pub(super) fn run(args: &ProbeArgs) -> Result<(), Failure> {
     let older = args.compare.as_deref().map(stored).transpose()?;
     // A directory that cannot be written is reported before the measurement.
     if let Some(directory) = &args.out {
+        let existing = FILES.map(|name| directory.join(name)).into_iter().find(|path| path.exists());
+        if let Some(path) = existing.filter(|_| !args.force) {
+            return Err(super::exists(&path, "choose another directory with --out"));
+        }
         files::make_directory(directory)?;
     }
     let measured = if Path::new(&args.drive).is_file() {
@@ -53,8 +57,10 @@ pub(super) fn run(args: &ProbeArgs) -> Result<(), Failure> {
         let served = Served { source: source.clone(), has_groups: groups.is_some() };
         files::write(directory, FILES[0], &html(report, &served, older.as_ref()))?;
         files::write(directory, FILES[1], &report.to_json())?;
-        if let Some(groups) = groups {
-            files::write(directory, FILES[2], &groups.to_json())?;
+        match groups {
+            Some(groups) => files::write(directory, FILES[2], &groups.to_json())?,
+            // The table of an older report is not that of this one.
+            None => files::remove(directory, FILES[2])?,
         }
         files::write(directory, FILES[3], &zonda_toml(report, &served))?;
     }
@@ -189,6 +195,7 @@ fn report(
         budget_ns: args.budget.nanoseconds(),
         seed: args.seed,
         made_at_unix_s: (!is_virtual).then(unix_s),
+        is_page_cached: matches!(source, Source::Image(_)),
     };
     let groups = measured.groups.as_ref().map(|groups| StoredTable {
         drive: drive.clone(),
@@ -281,6 +288,7 @@ mod tests {
             budget_ns: 1,
             seed: 1,
             made_at_unix_s: None,
+            is_page_cached: false,
         };
         Report::new(DriveIdentity::new("S", &geometry), DriveLimits::of(&geometry), conditions, measured)
     }

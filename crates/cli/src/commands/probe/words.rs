@@ -32,6 +32,7 @@ fn identity(report: &Report, screen: Screen) -> String {
     let limit = |limit: Option<u32>| limit.map_or_else(|| "any number of".to_owned(), |limit| limit.to_string());
     let kind = if report.conditions.is_virtual { "virtual" } else { "real" };
     let how = if report.conditions.is_destructive { "reads, writes and resets" } else { "reads only" };
+    let caveat = report.conditions.caveat().map(|caveat| screen.paragraph(caveat, 2)).unwrap_or_default();
     let interrupted = if report.is_interrupted { ", interrupted" } else { "" };
     format!(
         "{}: {} of {}, blocks of {}\n  {} active and {} open zones, transfers up to {}, appends up to {}\n  {} of {kind} \
@@ -45,7 +46,7 @@ fn identity(report: &Report, screen: Screen) -> String {
         units::bytes(limits.max_transfer_bytes),
         units::bytes(limits.max_append_bytes),
         report.elapsed(),
-    )
+    ) + &caveat
 }
 
 fn parts(report: &Report, screen: Screen) -> String {
@@ -54,11 +55,7 @@ fn parts(report: &Report, screen: Screen) -> String {
         let state = match (&summary.reason, summary.missing) {
             (Some(reason), _) => reason.to_string(),
             (None, 0) => String::new(),
-            (None, missing) => {
-                let first = report.of_part(summary.part).find_map(|finding| finding.missing.as_ref());
-                let first = first.map(ToString::to_string).unwrap_or_default();
-                format!("{} without figures: {first}", units::counted(u64::from(missing), "load"))
-            }
+            (None, _) => report.unmeasured_words(summary.part),
         };
         let (time, loads) = match summary.reason {
             Some(_) => (NOTHING.to_owned(), NOTHING.to_owned()),
