@@ -288,8 +288,12 @@ fn cannot_open(directory: &Path, file: &Path, error: &io::Error) -> DriveError {
             format!("there is no image in {shown}"),
             if is_vacant(directory) {
                 format!("create one: zonda drive create {shown}")
-            } else if directory.join(crate::pool::POOL_FILE).is_file() {
+            } else if crate::is_pool(directory) {
                 format!("it is the directory of a pool: zonda pool show {shown} names its drive")
+            } else if crate::volume::directory::has_other_file(directory) {
+                "its volume.toml is no file of a volume: give the directory of an image, which zonda drive create creates, \
+                 or of a volume, which zonda volume create creates"
+                    .to_owned()
             } else if is_left_of_volume(directory) {
                 format!(
                     "this was the directory of a volume whose volume.toml is missing: zonda volume import {shown} --members, \

@@ -52,6 +52,30 @@ fn an_experiment_is_to_be_run_by_the_lab() {
 }
 
 #[test]
+fn a_directory_of_examples_is_no_volume_and_stays_as_it_is() {
+    let directory = scratch("misplaced-examples");
+    let examples = directory.join("examples");
+    std::fs::create_dir(&examples).expect("it is new");
+    std::fs::copy(super::root().join("examples/volume.toml"), examples.join("volume.toml")).expect("there is space");
+    for arguments in [
+        &["serve", "examples"][..],
+        &["volume", "status", "examples"],
+        &["volume", "check", "examples"],
+        &["member", "fail", "examples", "0"],
+        &["top", "examples", "--once"],
+        &["volume", "create", "examples", "--members", "examples"],
+    ] {
+        let refused = super::refused_in(&directory, arguments);
+        assert!(!refused.contains("volume import"), "{refused}");
+        let names: Vec<_> =
+            std::fs::read_dir(&examples).expect("it exists").map(|file| file.expect("a name")).collect();
+        assert_eq!(names.len(), 1, "{arguments:?} leaves {names:?}");
+    }
+    let help = help(&directory, &["serve", "examples"]);
+    assert!(help.contains("its volume.toml is no file of a volume"), "{help}");
+}
+
+#[test]
 fn places_that_are_no_images_are_named() {
     let directory = images("misplaced-places");
     file(&directory, "f", "text");

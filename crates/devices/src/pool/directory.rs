@@ -17,6 +17,7 @@ use zonda_ring::File;
 use crate::creation::remove_directories;
 use crate::open_directory::{DirectoryLock, LOCK_FILE};
 use crate::volume::directory::{text_of, uuid_of};
+use crate::volume::foreign;
 use crate::volume::new_directory;
 use crate::volume::owner::{LastOwner, Owner, describe_holder, place_of};
 use crate::volume::place::{Place, place_in, plain};
@@ -32,10 +33,13 @@ const HEADER: &str = "# A pool of zonda: where its drive is. Its namespaces are 
 # While no program uses the pool, the path can be changed here; it is relative to this directory.
 ";
 
+/// Keys of the file, of which a job file of the same name has none.
+const OWN_KEYS: [&str; 2] = ["format", "pool"];
+
 /// Whether this is the directory of a pool.
 #[must_use]
 pub fn is_pool(path: &Path) -> bool {
-    path.join(POOL_FILE).is_file()
+    foreign::has_own(path, POOL_FILE, &OWN_KEYS)
 }
 
 /// `pool.toml`.
@@ -479,6 +483,10 @@ fn must_be_pool(path: &Path) -> Result<(), DriveError> {
     }
 }
 
+        _ if foreign::has_foreign(path, POOL_FILE, &OWN_KEYS) => Err(DriveError::missing(
+            format!("there is no pool in {}", path.display()),
+            format!("its {POOL_FILE} is another file; give the directory of a pool, which zonda pool create creates"),
+        )),
 fn id_of(path: &Path, file: &PoolFile) -> Result<PoolId, DriveError> {
     uuid_of(&file.pool).map(PoolId).ok_or_else(|| {
         let what = format!("\"{}\" in {} is not a UUID", file.pool, path.join(POOL_FILE).display());

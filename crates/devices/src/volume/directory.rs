@@ -9,6 +9,7 @@ use serde::{Deserialize, Serialize};
 use zonda_config::Rate;
 use zonda_ring::File;
 
+use super::foreign;
 use super::member_device::is_behind_server;
 use super::new_directory::{self, refuse_occupied};
 use super::owner::{LastOwner, Owner, place_of};
@@ -31,10 +32,18 @@ const HEADER: &str = "# A volume of zonda: where its members are, and their last
 # While no program uses the volume, paths can be changed here; they are relative to this directory.
 ";
 
+/// Keys of the file, of which a job file of the same name has none.
+const OWN_KEYS: [&str; 4] = ["format", "array", "member", "reserve_percent"];
+
 /// Whether this is the directory of a volume.
 #[must_use]
 pub fn is_volume(path: &Path) -> bool {
-    path.join(VOLUME_FILE).is_file()
+    foreign::has_own(path, VOLUME_FILE, &OWN_KEYS)
+}
+
+/// Whether the directory has a `volume.toml` that is not that of a volume, but a job file, for example.
+pub(crate) fn has_other_file(path: &Path) -> bool {
+    foreign::has_foreign(path, VOLUME_FILE, &OWN_KEYS)
 }
 
 /// `volume.toml`.
@@ -376,6 +385,12 @@ fn must_be_volume(path: &Path) -> Result<(), DriveError> {
 /// Reads the file of a volume or pool.
 pub(crate) fn text_of(place: &Path) -> Result<String, TextError> {
     read_text(place, VOLUME_FILE_BYTES_MAX, TextSource::File)
+        _ if has_other_file(path) => Err(DriveError::new(
+            format!("there is no volume in {}", path.display()),
+            format!(
+                "its {VOLUME_FILE} is another file; give the directory of a volume, which zonda volume create creates"
+            ),
+        )),
 }
 
 /// Reads the file of a volume.

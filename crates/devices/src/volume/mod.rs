@@ -2,6 +2,7 @@
 //!
 //! ```text
 //! directory.rs            volume.toml, which lists the members, and the lock
+//! foreign.rs              files of the same names that belong to no volume or pool
 //! place.rs                the entry of one device in volume.toml
 //! open_files.rs           whether this process may open as many files as members need
 //! names.rs                errors with the locations of members, and remedies
@@ -67,6 +68,7 @@ mod contest_tests;
 mod create;
 pub(crate) mod directory;
 mod drive;
+pub(crate) mod foreign;
 mod gathering;
 mod held;
 pub(crate) mod identities;

@@ -4,7 +4,7 @@ use std::fs;
 use std::io::{self, ErrorKind};
 use std::path::{Path, PathBuf};
 
-use super::directory::{FileState, NEW_FILE, VOLUME_FILE, is_volume, read};
+use super::directory::{FileState, NEW_FILE, VOLUME_FILE, has_other_file, is_volume, read};
 use crate::DriveError;
 use crate::creation::{make_directories, remove_directories};
 use crate::open_directory::LOCK_FILE;
@@ -27,7 +27,9 @@ pub(crate) fn must_be_vacant(
 ) -> Result<(), DriveError> {
     let is_own = |name: &std::ffi::OsStr| own.iter().any(|known| name == *known);
     let is_other = |entry: io::Result<fs::DirEntry>| entry.is_ok_and(|entry| !is_own(&entry.file_name()));
-    let is_occupied = fs::read_dir(path).is_ok_and(|mut entries| entries.any(is_other));
+    // A job file may have the name of the last one.
+    let has_job_file = !holds_one && path.join(own[2]).is_file();
+    let is_occupied = has_job_file || fs::read_dir(path).is_ok_and(|mut entries| entries.any(is_other));
     if !is_occupied && !is_complete {
         return Ok(());
     }
@@ -40,7 +42,7 @@ pub(crate) fn must_be_vacant(
 
 /// Whether a directory without volume.toml has the lock file of a volume.
 pub(crate) fn is_left_of_volume(path: &Path) -> bool {
-    !is_volume(path) && path.join(LOCK_FILE).is_file()
+    !is_volume(path) && !has_other_file(path) && path.join(LOCK_FILE).is_file()
 }
 
 /// Creates the directory of a new volume with its missing parents. Returns those that were created.
@@ -70,4 +72,38 @@ pub(super) fn remove(path: &Path, made: &[PathBuf]) {
         let _ = fs::remove_file(path.join(name));
     }
     remove_directories(made);
+}
+
+#[cfg(test)]
+mod tests {
+    use std::fs;
+
+    use super::super::directory::VolumeDirectory;
+    use crate::{is_pool, is_vacant, is_volume, user_of_image};
+
+    #[test]
+    fn a_job_file_with_the_name_of_a_volume_makes_no_volume() {
+        let directory = tempfile::tempdir().expect("there is space");
+        let path = directory.path();
+        fs::write(path.join("volume.toml"), include_str!("../../../../examples/volume.toml")).expect("there is space");
+        fs::write(path.join("pool.toml"), "[drive]\nprofile = \"zn540\"\n[[job]]\n").expect("there is space");
+        assert!(!is_volume(path) && !is_pool(path) && user_of_image(path).is_none());
+        let error = VolumeDirectory::open(path).expect_err("it is no volume");
+        assert!(error.message.contains("there is no volume in") && error.help.contains("another file"), "{error:?}");
+        assert!(!path.join("lock").exists() && !is_vacant(path));
+        for text in ["", "format = 1\n", "damaged"] {
+            fs::write(path.join("volume.toml"), text).expect("there is space");
+            assert!(is_volume(path), "{text:?} may be a damaged file of a volume");
+        }
+    }
+
+    #[test]
+    fn a_job_file_is_not_replaced_by_a_new_volume() {
+        let directory = tempfile::tempdir().expect("there is space");
+        let text = "[volume]\nlevel = \"raid5\"\n";
+        fs::write(directory.path().join("volume.toml"), text).expect("there is space");
+        let error = VolumeDirectory::make(directory.path(), &[7; 16]).expect_err("occupied");
+        assert!(error.message.ends_with("is not empty"), "{error:?}");
+        assert_eq!(fs::read_to_string(directory.path().join("volume.toml")).expect("it exists"), text);
+    }
 }
