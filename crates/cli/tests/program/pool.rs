@@ -83,7 +83,11 @@ fn what_cannot_be_is_refused_with_a_remedy() {
         (&["pool", "create", "other", "--drive", "drives/a", "--width-max", "3"], "must be a power of two up to 16"),
         (&["pool", "show", "drives/a"], "not of a pool"),
         (&["pool", "show", "none"], "there is no pool in none"),
-        (&["namespace", "create", "pool", "big", "--size", "1GiB", "--active", "1"], "are not promised to others"),
+        (&["namespace", "create", "pool", "big", "--size", "1GiB", "--active", "1"], "that are not promised to others"),
+        (
+            &["namespace", "resize", "pool", "db", "--size", "1GiB"],
+            "zones (1 GiB) are more than the 5 zones (14.68 MiB) that are not promised to others",
+        ),
         (&["namespace", "create", "pool", "db", "--zones", "1", "--active", "1"], "has a namespace \"db\" already"),
         (&["namespace", "create", "pool", "a/b", "--zones", "1", "--active", "1"], "cannot be the name"),
         (&["namespace", "create", "pool", "wide", "--zones", "3", "--active", "3"], "--active 3 needs 3"),

@@ -329,9 +329,9 @@ fn a_promise_that_the_drive_cannot_keep_is_refused_when_it_is_made() {
     let error = bench.add(&pool, "db", 8).expect_err("seven fit");
     assert_eq!(
         error.message,
-        "cannot create the namespace \"db\": this needs 32 zones of the drive, and 30 are not promised to others"
+        "cannot create the namespace \"db\": 8 zones (23.5 MiB) are more than the 7 zones (20.56 MiB) that are not promised to others"
     );
-    assert_eq!(error.help, "make it smaller: 7 zones more are left");
+    assert_eq!(error.help, "make it 7 zones (20.56 MiB) at most, make other namespaces smaller, or delete one");
     bench.add(&pool, "db", 7).expect("seven fit");
     bench.add(&pool, "log", 1).expect_err("there is no space left");
     let resize = |zones| {
@@ -343,7 +343,8 @@ fn a_promise_that_the_drive_cannot_keep_is_refused_when_it_is_made() {
     let active = report.namespace("log").map(|own| own.max_active_zones);
     assert_eq!(active, Some(3), "it may grow to more zones than it has now");
     let error = resize(7).expect_err("log has it");
-    assert!(error.message.starts_with("cannot resize the namespace \"db\": this needs 4 zones"), "{error}");
+    assert!(error.message.contains("\"db\": 7 zones (20.56 MiB) are more than the 6 zones (17.62 MiB)"), "{error}");
+    assert_eq!(error.help, "make other namespaces smaller, or delete one");
     let error = bench.add(&pool, "log", 1).expect_err("it exists");
     assert!(error.message.contains("has a namespace \"log\" already"), "{error}");
     let delete = PoolRequest::Delete { name: "log".to_owned() };

@@ -107,6 +107,19 @@ impl NamespaceConfig {
 
 const UNCHANGEABLE: &str = "the pool cannot be changed now: its log has failed, or the drive has no space";
 
+/// A size as users give it.
+fn size_words(bytes: u64) -> String {
+    // Rounded down: what is offered must fit when the user gives it again.
+    let in_unit = |shift: u32| format!("{:.2}", (bytes as f64 / (1u64 << shift) as f64 * 100.0).floor() / 100.0);
+    let (number, unit) = match bytes {
+        0..0x10_0000 => (in_unit(10), "KiB"),
+        0x10_0000..0x4000_0000 => (in_unit(20), "MiB"),
+        0x4000_0000..0x100_0000_0000 => (in_unit(30), "GiB"),
+        _ => (in_unit(40), "TiB"),
+    };
+    format!("{} {unit}", number.trim_end_matches('0').trim_end_matches('.'))
+}
+
 fn refused<T>(text: impl Into<String>) -> Result<T, AdminError> {
     Err(AdminError(text.into()))
 }
@@ -146,7 +159,7 @@ impl Pool {
         }
         let zones_per_vzone = self.shape.zones_of(geometry.zone_capacity_blocks);
         let needed = u64::from(config.zone_count) * u64::from(zones_per_vzone);
-        self.check_promise(needed, zones_per_vzone)?;
+        self.check_promise(0, config.zone_count, geometry.zone_capacity_blocks)?;
         self.check_metadata(config.zone_count, record.extension_bytes, needed)?;
         self.check_active_zones(config.weight)?;
         self.namespaces.insert(id, Namespace::new(record.clone(), geometry));
@@ -248,21 +261,26 @@ impl Pool {
         self.shape.zones_of(Blocks(own.record.zone_capacity_blocks))
     }
 
-    /// Whether so many more zones of the drive, as many for each v-zone, can be promised.
-    fn check_promise(&self, more: u64, zones_per_vzone: u32) -> Result<(), AdminError> {
+    /// Whether a namespace that has `before` v-zones of this capacity can have so many.
+    fn check_promise(&self, before: u32, zone_count: u32, capacity: Blocks) -> Result<(), AdminError> {
         let counts = self.zones.counts();
         let lost = u64::from(counts.retired) + u64::from(counts.set_aside);
         let left = u64::from(self.shape.promised_max()).saturating_sub(lost).saturating_sub(self.promised_zones());
-        if more <= left {
+        // In the zones that the user sees, of which each has several of the drive.
+        let most = u64::from(before) + left / u64::from(self.shape.zones_of(capacity));
+        if u64::from(zone_count) <= most {
             return Ok(());
         }
-        let remedy = match left / u64::from(zones_per_vzone) {
-            0 => "nothing is left: make others smaller, or delete one".to_owned(),
-            1 => "make it smaller: 1 zone more is left".to_owned(),
-            vzones => format!("make it smaller: {vzones} zones more are left"),
+        let sized = |zones: u64| {
+            let bytes = zones.saturating_mul(capacity.bytes(self.drive.block_size_bytes));
+            let noun = if zones == 1 { "zone" } else { "zones" };
+            format!("{zones} {noun} ({})", size_words(bytes))
         };
-        let why = format!("this needs {more} zones of the drive, and {left} are not promised to others");
-        refused(format!("{why}; {remedy}"))
+        let (wanted, possible) = (sized(zone_count.into()), sized(most));
+        let verb = if zone_count == 1 { "is" } else { "are" };
+        let why = format!("{wanted} {verb} more than the {possible} that are not promised to others");
+        let smaller = if most > u64::from(before) { format!("make it {possible} at most, ") } else { String::new() };
+        refused(format!("{why}; {smaller}make other namespaces smaller, or delete one"))
     }
 
     /// Whether a namespace of this weight would get its essentials at once: others may have wide groups
@@ -337,7 +355,7 @@ impl Pool {
         if zone_count > before {
             let zones_per_vzone = self.zones_of_namespace(own);
             let needed = u64::from(zone_count - before) * u64::from(zones_per_vzone);
-            self.check_promise(needed, zones_per_vzone)?;
+            self.check_promise(before, zone_count, Blocks(own.record.zone_capacity_blocks))?;
             self.check_metadata(zone_count - before, own.record.extension_bytes, needed)?;
         }
         let own = self.namespaces.get_mut(&id.0).expect("it was just found");

@@ -153,7 +153,8 @@ fn a_pool_promises_no_more_zones_and_active_zones_than_the_drive_has() {
     let refused = rig.device().create_namespace(now, &config("large", 40, 2)).unwrap_err();
     assert_eq!(
         refused.to_string(),
-        "this needs 160 zones of the drive, and 58 are not promised to others; make it smaller: 14 zones more are left"
+        "40 zones (1.09 MiB) are more than the 14 zones (392 KiB) that are not promised to others; make it 14 zones (392 KiB) at most, make other namespaces \
+         smaller, or delete one"
     );
     let refused = rig.device().create_namespace(now, &config("busy", 2, 14)).unwrap_err();
     assert!(refused.to_string().starts_with("14 active zones are more than the drive has"), "{refused}");
