@@ -258,7 +258,9 @@ fn namespace_text(namespace: &NamespaceSnapshot, screen: Screen) -> String {
         if namespace.read_only { ", read-only" } else { "" },
     );
     if let Some(volume) = &namespace.volume {
-        return text + &indented(&show::text(volume, screen)) + &commands_text(namespace, screen);
+        return text
+            + &indented(&show::text(volume, Path::new(&namespace.source), screen))
+            + &commands_text(namespace, screen);
     }
     let states = namespace.zones_by_state.iter().map(|state| format!("{} {}", state.zones, state.state));
     text += &format!("    zones      {}\n", states.collect::<Vec<_>>().join(", "));

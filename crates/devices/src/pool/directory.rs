@@ -228,7 +228,7 @@ impl PoolDirectory {
                 format!(
                     "repeat it, which continues it: zonda pool takeover {} --drive {}",
                     path.display(),
-                    file.drive.at
+                    file.drive.shown()
                 ),
             ));
         }
@@ -259,6 +259,11 @@ impl PoolDirectory {
     /// The last known epoch; 0 where none is known.
     pub(super) fn epoch(&self) -> u64 {
         self.file.epoch.unwrap_or(0)
+    }
+
+    /// The location of the drive for messages: as a user can type it.
+    pub(super) fn shown_drive(&self) -> String {
+        self.file.drive.shown()
     }
 
     /// The location of the drive as in the file.
@@ -478,15 +483,15 @@ fn must_be_pool(path: &Path) -> Result<(), DriveError> {
                 },
             ))
         }
+        _ if foreign::has_foreign(path, POOL_FILE, &OWN_KEYS) => Err(DriveError::missing(
+            format!("there is no pool in {}", path.display()),
+            format!("its {POOL_FILE} is another file; give the directory of a pool, which zonda pool create creates"),
+        )),
         // Reading it reports other errors.
         _ => Ok(()),
     }
 }
 
-        _ if foreign::has_foreign(path, POOL_FILE, &OWN_KEYS) => Err(DriveError::missing(
-            format!("there is no pool in {}", path.display()),
-            format!("its {POOL_FILE} is another file; give the directory of a pool, which zonda pool create creates"),
-        )),
 fn id_of(path: &Path, file: &PoolFile) -> Result<PoolId, DriveError> {
     uuid_of(&file.pool).map(PoolId).ok_or_else(|| {
         let what = format!("\"{}\" in {} is not a UUID", file.pool, path.join(POOL_FILE).display());
@@ -500,7 +505,7 @@ fn read(path: &Path) -> Result<PoolFile, DriveError> {
     let text = text_of(&place).map_err(|error| {
         DriveError::new(format!("cannot read {shown}: {error}"), "check that it is a text file that you can read")
     })?;
-    let file: PoolFile = zonda_config::parse(&text).map_err(|error| {
+    let mut file: PoolFile = zonda_config::parse(&text).map_err(|error| {
         let before = error.span.as_ref().and_then(|span| text.get(..span.start)).unwrap_or_default();
         let line = 1 + before.matches('\n').count();
         let help = error.help.map_or_else(String::new, |help| format!("{help}; "));
@@ -509,6 +514,7 @@ fn read(path: &Path) -> Result<PoolFile, DriveError> {
             format!("{help}correct the line; docs/guide/pools.md describes the file"),
         )
     })?;
+    file.drive = file.drive.in_directory(path);
     if file.format != FORMAT {
         return Err(DriveError::new(
             format!("{shown} has format {}, this program supports {FORMAT}", file.format),

@@ -252,7 +252,7 @@ pub(super) fn reserved(
     let Some(claimed) = device.drive.claimed() else {
         release(vec![device], ring);
         return Err(DriveError::new(
-            format!("{} cannot be reserved: its server does not support reservations", directory.drive()),
+            format!("{} cannot be reserved: its server does not support reservations", directory.shown_drive()),
             "use a drive of a server that supports reservations, such as zonda serve, or an image on this machine: \
              otherwise two servers could write to the pool",
         ));
@@ -276,7 +276,8 @@ pub(super) fn of_pool(error: DriveError, directory: &PoolDirectory) -> DriveErro
 
 /// The error for a drive that another host has reserved.
 pub(super) fn reserved_by(directory: &PoolDirectory, holder: Holder) -> DriveError {
-    let message = format!("the drive {} of the pool is reserved by {}", directory.drive(), directory.shown(&holder));
+    let message =
+        format!("the drive {} of the pool is reserved by {}", directory.shown_drive(), directory.shown(&holder));
     let help = if directory.is_new() {
         "stop the program that has reserved the drive; a server that was killed leaves its reservation: take its pool or \
          volume over with zonda pool takeover or zonda volume takeover, in the directory of that pool or volume"
@@ -324,7 +325,7 @@ pub(super) enum NotStarted {
 }
 
 pub(super) fn not_mounted(error: &NotStarted, directory: &PoolDirectory) -> DriveError {
-    let (drive, shown) = (directory.drive(), directory.path().display());
+    let (drive, shown) = (directory.shown_drive(), directory.path().display());
     let error = match error {
         NotStarted::Refused(error) => error,
         NotStarted::Disconnected => {

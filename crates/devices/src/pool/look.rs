@@ -97,7 +97,7 @@ fn read<D: ZonedDevice>(
             start.on_completion(now, completion);
         }
         if let Some(error) = unreadable(drive) {
-            let message = format!("cannot read the drive {}: {}", directory.drive(), error.message);
+            let message = format!("cannot read the drive {}: {}", directory.shown_drive(), error.message);
             return Err(DriveError { message, ..error });
         }
         match start.take_outcome() {

@@ -238,7 +238,7 @@ impl OpenPool {
             let message = "the change cannot be recorded: both copies of the pool's log have failed";
             return DriveError::new(message, LOG_FAILED);
         }
-        let drive = self.directory.drive();
+        let drive = self.directory.shown_drive();
         let (what, space) = match self.directory.access().map(|access| access.location) {
             Ok(Location::Image(path)) => {
                 let path = path.display();

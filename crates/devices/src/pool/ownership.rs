@@ -154,7 +154,7 @@ impl OpenPool {
             None => "is no longer reserved for this pool".to_owned(),
         };
         DriveError::new(
-            format!("the drive {} of the pool {by}", self.directory.drive()),
+            format!("the drive {} of the pool {by}", self.directory.shown_drive()),
             format!(
                 "To serve the pool from here again, stop both servers, and run: zonda pool takeover {}",
                 self.directory.path().display()

@@ -155,7 +155,7 @@ impl OpenPool {
     fn log_attempt(&mut self, why: &str, note: &str) {
         if self.reconnect.logged.as_deref() != Some(why) {
             self.reconnect.logged = Some(why.to_owned());
-            let drive = self.directory.drive();
+            let drive = self.directory.shown_drive();
             self.warnings.push_back(format!(
                 "the pool does not continue on {drive}: {why}; another attempt follows each second: {note}"
             ));
@@ -174,18 +174,18 @@ impl OpenPool {
     pub(super) fn lost_error(&self) -> DriveError {
         if let Some(why) = &self.reconnect.refusal {
             return DriveError::new(
-                format!("the pool does not continue on its drive {}: {why}", self.directory.drive()),
+                format!("the pool does not continue on its drive {}: {why}", self.directory.shown_drive()),
                 "restore the drive as it was; if it is lost, restart the server of the pool, which mounts what there is",
             );
         }
         if !self.device.drive().member().is_remote() {
             return DriveError::new(
-                format!("the drive {} of the pool is missing", self.directory.drive()),
+                format!("the drive {} of the pool is missing", self.directory.shown_drive()),
                 "plug in the drive again: the pool continues",
             );
         }
         DriveError::new(
-            format!("the connection to the drive {} of the pool is lost", self.directory.drive()),
+            format!("the connection to the drive {} of the pool is lost", self.directory.shown_drive()),
             "start the server of the drive again: the pool reconnects",
         )
     }

@@ -104,7 +104,7 @@ fn restore_on_image(path: &Path, lost: &LostPool, image: &Path) -> Result<Takeov
         directory.remove();
         return Err(error);
     }
-    let drive = TakenDrive { at: directory.drive().to_owned(), taken_from: None, error: None };
+    let drive = TakenDrive { at: directory.shown_drive(), taken_from: None, error: None };
     Ok(TakeoverReport { owner_epoch: 0, drives: vec![drive], is_enough: true })
 }
 
@@ -132,7 +132,7 @@ fn read_and_restore(
     let mut directory = PoolDirectory::restore(path, &lost.drive, &lost.credentials, pool)?;
     let saved = read_on(&directory, device, ring).and_then(|report| directory.save_epoch(report.epoch));
     match saved {
-        Ok(()) => Ok(directory.drive().to_owned()),
+        Ok(()) => Ok(directory.shown_drive()),
         Err(error) => {
             directory.remove();
             Err(error)

@@ -309,7 +309,7 @@ impl OpenPool {
     fn on_event(&mut self, event: PoolEvent) {
         match event {
             PoolEvent::ReadOnly => {
-                let drive = self.directory.drive();
+                let drive = self.directory.shown_drive();
                 self.warnings.push_back(format!(
                     "both copies of the pool's log on {drive} have failed: its namespaces can be read, and writes that need \
                      a new stripe group fail; the pool is opened again from time to time"
@@ -400,7 +400,7 @@ impl OpenPool {
             return Some(warning);
         }
         let warning = self.device.drive_mut().member_mut().take_warning()?;
-        Some(format!("drive {} of the pool: {warning}", self.directory.drive()))
+        Some(format!("drive {} of the pool: {warning}", self.directory.shown_drive()))
     }
 
     /// The error for a pool that is closing.

@@ -351,7 +351,7 @@ impl VolumeDrive {
         let what = if let Some(member) = member {
             format!("is {} of this volume", self.shown(member))
         } else if let Some(spare) = self.spares.iter().find(|spare| spare.device.is_same_drive(device)) {
-            format!("is the spare {} of this volume", spare.place.at)
+            format!("is the spare {} of this volume", spare.place.shown())
         } else {
             return Ok(());
         };

@@ -162,7 +162,7 @@ impl Assembly {
             match opened {
                 Ok(candidate) => spares.push((place.clone(), candidate)),
                 Err(error) => {
-                    notices.push(format!("the spare {} is missing: {error}", place.at));
+                    notices.push(format!("the spare {} is missing: {error}", place.shown()));
                     away_spares.push(place.clone());
                 }
             }
@@ -246,9 +246,10 @@ impl Assembly {
             };
             if let Some(member) = assembly.devices.iter().position(same) {
                 // It shares the reservation of the member, which must not be released.
-                assembly
-                    .notices
-                    .push(format!("the spare {} is not used: it is member {member}, at another address", place.at));
+                assembly.notices.push(format!(
+                    "the spare {} is not used: it is member {member}, at another address",
+                    place.shown()
+                ));
                 continue;
             }
             let is_own = probed.membership().is_some_and(|own| own.array == array);
@@ -256,7 +257,7 @@ impl Assembly {
                 Some(identity) if !is_own => {
                     assembly.notices.push(format!(
                         "the spare {} is not used: it is {}; zonda volume spare add --force uses it anyway",
-                        place.at,
+                        place.shown(),
                         describe(identity)
                     ));
                     // Its reservation would lock the other volume out of its member.
@@ -297,7 +298,8 @@ impl Assembly {
     pub(super) fn put_members_in_their_places(&mut self) {
         let moves = std::mem::take(&mut self.swapped).into_iter().filter_map(|(from, to)| {
             let place = std::mem::replace(&mut self.directory.file.member[from], Place::missing());
-            self.notices.push(format!("member {from} ({}) is member {to} now: {VOLUME_FILE} is updated", place.at));
+            self.notices
+                .push(format!("member {from} ({}) is member {to} now: {VOLUME_FILE} is updated", place.shown()));
             Some((to, self.devices[from].take()?, place))
         });
         for (to, candidate, place) in moves.collect::<Vec<_>>() {
@@ -312,10 +314,10 @@ impl Assembly {
     pub(super) fn put_spares_in_their_places(&mut self) {
         for (spare, member) in std::mem::take(&mut self.misplaced).into_iter().rev() {
             let Spare { place, device } = self.spares.remove(spare);
-            let other = self.directory.file.member[member].at.clone();
+            let other = self.directory.file.member[member].shown();
             self.notices.push(format!(
                 "the spare {} has replaced member {member} ({other}) before: {VOLUME_FILE} is updated",
-                place.at
+                place.shown()
             ));
             self.directory.file.spare.retain(|listed| listed.at != place.at);
             self.directory.file.member[member] = Place { state: Some(LastState::Active), ..place };
@@ -369,7 +371,7 @@ impl ProbedDevice {
 /// The error for a member that another host has reserved.
 fn reserved_by_other(directory: &VolumeDirectory, at: usize, error: DriveError) -> DriveError {
     let (Some(holder), Some(owner)) = (error.holder, directory.owner()) else { return error };
-    let place = &directory.file.member[at].at;
+    let place = directory.file.member[at].shown();
     let what = format!("member {at} ({place}) is reserved by {}", owner.shown(&holder));
     let help = format!(
         "stop that server; if it is lost for good or cannot be reached, take the volume over: zonda volume takeover {}",
@@ -380,7 +382,9 @@ fn reserved_by_other(directory: &VolumeDirectory, at: usize, error: DriveError) 
 
 /// The error if another server may use the volume with the members that cannot be reached.
 fn may_be_used_elsewhere(directory: &VolumeDirectory, missing: &[usize]) -> DriveError {
-    let shown = |at: &usize| format!("{at} ({})", directory.file.member.get(*at).map_or("unknown", |place| &place.at));
+    let shown = |at: &usize| {
+        format!("{at} ({})", directory.file.member.get(*at).map_or_else(|| "unknown".to_owned(), Place::shown))
+    };
     let plural = if missing.len() == 1 { "" } else { "s" };
     let missing = missing.iter().map(shown).collect::<Vec<String>>().join(", ");
     DriveError::new(
@@ -402,7 +406,7 @@ fn unfenced(directory: &VolumeDirectory, devices: &[Option<ProbedDevice>]) -> Ve
         candidate.as_ref().is_some_and(|candidate| candidate.device.drive.is_remote() && !candidate.device.is_claimed())
     };
     let places = directory.file.member.iter().enumerate().zip(devices);
-    let unfenced = places.filter(|(_, candidate)| is_open(candidate)).map(|((at, place), _)| (at, &place.at));
+    let unfenced = places.filter(|(_, candidate)| is_open(candidate)).map(|((at, place), _)| (at, place.shown()));
     unfenced
         .map(|(at, place)| {
             format!(
@@ -415,7 +419,7 @@ fn unfenced(directory: &VolumeDirectory, devices: &[Option<ProbedDevice>]) -> Ve
 
 /// A warning about the members that were rejected with the other side.
 fn describe_rejected(directory: &VolumeDirectory, agreement: &Agreement<'_>, own: &[&Membership]) -> Option<String> {
-    let at = |member: usize| directory.file.member.get(member).map_or("unknown", |place| place.at.as_str());
+    let at = |member: usize| directory.file.member.get(member).map_or_else(|| "unknown".to_owned(), Place::shown);
     let shown = |member: &MemberIndex| {
         let known = own.iter().find(|one| one.member == member.0);
         let epoch = known.map_or_else(|| "missing".to_owned(), |one| format!("epoch {}", one.epoch));

@@ -125,7 +125,7 @@ impl CheckReport {
             on: VolumeDevice::new(volume, devices),
             now: Instant::ZERO,
             completions: CompletionQueue::new(),
-            names: report.members.iter().map(|member| member.at.clone()).collect(),
+            names: directory.file.member.iter().map(Place::shown).collect(),
         };
         if let Err(error) = checked.mount(&names)? {
             return Ok(report.refused(&error));

@@ -191,7 +191,7 @@ impl Target {
             _ => "another host".to_owned(),
         };
         DriveError::new(
-            format!("preempted by another takeover: {} is now reserved by {by}", self.place.at),
+            format!("preempted by another takeover: {} is now reserved by {by}", self.place.shown()),
             format!(
                 "serve the volume from the directory of the other takeover; to use it here instead, stop that server \
                  and repeat: zonda volume takeover {}",

@@ -98,7 +98,7 @@ pub(super) struct VolumeFile {
 impl Place {
     /// This entry as that of member `at`: its number, and its location if that is known.
     pub(super) fn as_member(&self, at: impl std::fmt::Display) -> String {
-        if self.at == MISSING { format!("member {at}") } else { format!("member {at} ({})", self.at) }
+        if self.at == MISSING { format!("member {at}") } else { format!("member {at} ({})", self.shown()) }
     }
 }
 
@@ -126,6 +126,14 @@ impl VolumeFile {
 }
 
 impl VolumeFile {
+    /// The file as that of this directory, from which its paths are relative.
+    fn in_directory(mut self, path: &Path) -> VolumeFile {
+        for place in self.member.iter_mut().chain(&mut self.spare) {
+            *place = place.clone().in_directory(path);
+        }
+        self
+    }
+
     /// Removes a device that is used otherwise now from the entries of failed members.
     pub(super) fn vacate(&mut self, at: &str) {
         for place in self.member.iter_mut().filter(|place| place.at == at && place.state == Some(LastState::Failed)) {
@@ -377,6 +385,12 @@ fn must_be_volume(path: &Path) -> Result<(), DriveError> {
                  import recreates it from its drives",
             ))
         }
+        _ if has_other_file(path) => Err(DriveError::new(
+            format!("there is no volume in {}", path.display()),
+            format!(
+                "its {VOLUME_FILE} is another file; give the directory of a volume, which zonda volume create creates"
+            ),
+        )),
         // Reading it reports other errors.
         _ => Ok(()),
     }
@@ -385,12 +399,6 @@ fn must_be_volume(path: &Path) -> Result<(), DriveError> {
 /// Reads the file of a volume or pool.
 pub(crate) fn text_of(place: &Path) -> Result<String, TextError> {
     read_text(place, VOLUME_FILE_BYTES_MAX, TextSource::File)
-        _ if has_other_file(path) => Err(DriveError::new(
-            format!("there is no volume in {}", path.display()),
-            format!(
-                "its {VOLUME_FILE} is another file; give the directory of a volume, which zonda volume create creates"
-            ),
-        )),
 }
 
 /// Reads the file of a volume.
@@ -418,6 +426,7 @@ pub(super) fn read(path: &Path) -> Result<VolumeFile, DriveError> {
             ),
         )
     })?;
+    let file = file.in_directory(path);
     if file.format != FORMAT {
         return Err(DriveError::new(
             format!("{shown} has format {}, this program supports {FORMAT}", file.format),

@@ -221,7 +221,7 @@ fn move_all<T: Clone>(moves: &[(usize, usize)], places: &mut [T], nothing: T) {
 
 /// The error if another server has reserved the volume, and may have mounted it.
 pub(super) fn in_use(directory: &VolumeDirectory, array: [u8; 16], at: usize, holder: Holder) -> DriveError {
-    let (place, by) = (&directory.file.member[at].at, describe_holder("volume", &array, &holder));
+    let (place, by) = (directory.file.member[at].shown(), describe_holder("volume", &array, &holder));
     let what = format!("the volume is in use: member {at} ({place}) is reserved by {by}");
     let help = format!(
         "run zonda volume status on that server; if it is lost for good or cannot be reached, take the volume over: \

@@ -393,7 +393,7 @@ pub(super) fn member_named(places: &[Place], name: &str) -> Result<MemberIndex, 
         return Ok(MemberIndex(at as u8));
     }
     let shown = |which: &[usize]| {
-        let shown = which.iter().map(|at| format!("{at} ({})", places[*at].at));
+        let shown = which.iter().map(|at| format!("{at} ({})", places[*at].shown()));
         shown.collect::<Vec<String>>().join(", ")
     };
     Err(if named_so.is_empty() {
@@ -408,7 +408,7 @@ pub(super) fn member_named(places: &[Place], name: &str) -> Result<MemberIndex, 
 /// The spare that an operator names by its path or URL, or by a short name of that.
 pub(super) fn spare_named(places: &[Place], name: &str) -> Result<usize, DriveError> {
     places.iter().position(|place| is_named(place, name)).ok_or_else(|| {
-        let spares: Vec<&str> = places.iter().map(|place| place.at.as_str()).collect();
+        let spares: Vec<String> = places.iter().map(Place::shown).collect();
         let help =
             if spares.is_empty() { "it has no spares".to_owned() } else { format!("it has {}", spares.join(", ")) };
         DriveError::new(format!("the volume has no spare {name}"), help)
@@ -447,7 +447,7 @@ fn is_named(place: &Place, name: &str) -> bool {
 fn is_at(place: &Place, name: &str) -> bool {
     let url = |text: &str| text.parse().ok().filter(|location| matches!(location, Location::NvmeTcp(_)));
     let named: Option<Location> = url(name);
-    place.at == name || (named.is_some() && named == url(&place.at))
+    place.at == name || place.shown() == name || (named.is_some() && named == url(&place.at))
 }
 
 #[cfg(test)]

@@ -125,5 +125,6 @@ pub use import::{IgnoredDrive, ImportOptions, ImportReport, ImportedMember};
 pub use manage::{RateLimit, VolumeReply, VolumeRequest};
 pub(crate) use new_directory::is_left_of_volume;
 pub use open::VolumeOpenOptions;
+pub use place::shown_place;
 pub use report::{LostRange, MemberSummary, Progress, ScrubSummary, VolumeReport, VolumeState};
 pub use takeover::{TakenDrive, TakeoverOptions, TakeoverReport};

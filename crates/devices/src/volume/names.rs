@@ -17,7 +17,7 @@ impl Names<'_> {
 
     pub(super) fn describe(&self, error: &VolumeError) -> DriveError {
         let at = |member: &MemberIndex| match self.0.get(usize::from(member.0)) {
-            Some(place) => place.at.clone(),
+            Some(place) => place.shown(),
             None => format!("member {}", member.0),
         };
         match error {

@@ -24,7 +24,7 @@ pub(super) fn must_be_newest(
     if seen_epoch > reached || seen_epoch == reached && (is_new || members.clone().any(is_proof)) {
         return Ok(());
     }
-    let shown = |at: usize| format!("{at} ({})", file.member[at].at);
+    let shown = |at: usize| format!("{at} ({})", file.member[at].shown());
     let lacking: Vec<String> = members
         .clone()
         .filter(|&at| file.member[at].state != Some(LastState::Failed) && !has_reached(at))

@@ -32,7 +32,22 @@ pub(crate) struct Place {
     /// The file with the secret that authenticates the controller.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub(super) controller_secret_file: Option<PathBuf>,
+    /// The directory of the file that has this entry, as this process names it.
+    #[serde(skip)]
+    pub(super) base: Base,
 }
+
+/// A directory that does not distinguish entries.
+#[derive(Clone, Debug, Default)]
+pub(super) struct Base(Option<PathBuf>);
+
+impl PartialEq for Base {
+    fn eq(&self, _: &Base) -> bool {
+        true
+    }
+}
+
+impl Eq for Base {}
 
 /// Why a failed member is re-added by command only.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
@@ -57,7 +72,25 @@ pub(crate) enum LastState {
 
 impl Place {
     pub(crate) fn new(at: String) -> Place {
-        Place { at, state: None, failed: None, host_nqn: None, secret_file: None, controller_secret_file: None }
+        Place {
+            at,
+            state: None,
+            failed: None,
+            host_nqn: None,
+            secret_file: None,
+            controller_secret_file: None,
+            base: Base::default(),
+        }
+    }
+
+    /// This entry as that of the file in `directory`, from which its path is relative.
+    pub(crate) fn in_directory(self, directory: &Path) -> Place {
+        Place { base: Base(Some(directory.to_owned())), ..self }
+    }
+
+    /// The location for messages: a path is relative to the current directory, as a user can type it.
+    pub(crate) fn shown(&self) -> String {
+        self.base.0.as_deref().map_or_else(|| self.at.clone(), |directory| shown_place(directory, &self.at))
     }
 
     /// Whether the volume does not need the contents of the device, according to the file.
@@ -96,9 +129,20 @@ impl Place {
 
 /// The entry for a location in the file of a volume in this directory.
 pub(crate) fn place_in(directory: &Path, location: &Location) -> Place {
-    match location {
-        Location::Image(path) => Place::new(path_in(directory, path).display().to_string()),
-        Location::Device(_) | Location::NvmeTcp(_) => Place::new(location.to_string()),
+    let at = match location {
+        Location::Image(path) => path_in(directory, path).display().to_string(),
+        Location::Device(_) | Location::NvmeTcp(_) => location.to_string(),
+    };
+    Place::new(at).in_directory(directory)
+}
+
+/// The location `at` of a drive as a user can type it, where `at` stands in the file of the volume or
+/// pool in `directory`, and `directory` is relative to the current directory.
+#[must_use]
+pub fn shown_place(directory: &Path, at: &str) -> String {
+    match at.parse() {
+        Ok(Location::Image(path)) if at != MISSING => plain(&directory.join(path)).display().to_string(),
+        _ => at.to_owned(),
     }
 }
 
@@ -124,4 +168,30 @@ pub(crate) fn plain(path: &Path) -> PathBuf {
         }
     }
     plain
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_path_is_shown_as_a_user_can_type_it() {
+        for (directory, at, shown) in [
+            ("vol", "../drives/a", "drives/a"),
+            ("./vol", "../drives/a", "drives/a"),
+            ("vols/v", "../../drives/a", "drives/a"),
+            ("vols/v", "../d", "vols/d"),
+            (".", "../drives/a", "../drives/a"),
+            ("../vol", "../drives/a", "../drives/a"),
+            ("/srv/vol", "../drives/a", "/srv/drives/a"),
+            ("vol", "/drives/a", "/drives/a"),
+            ("vol", MISSING, MISSING),
+            ("vol", "/dev/nvme0n1", "/dev/nvme0n1"),
+            ("vol", "nvme-tcp://h:4420/nqn.2026-01.io.zonda:a", "nvme-tcp://h:4420/nqn.2026-01.io.zonda:a"),
+        ] {
+            assert_eq!(shown_place(Path::new(directory), at), shown, "{directory} {at}");
+            assert_eq!(Place::new(at.to_owned()).in_directory(Path::new(directory)).shown(), shown);
+        }
+        assert_eq!(Place::new("../a".to_owned()).shown(), "../a", "without a directory, as in the file");
+    }
 }

@@ -116,7 +116,7 @@ mod tests {
         ring: Ring,
         next: u64,
         log: String,
-        _above: TempDir,
+        above: TempDir,
     }
 
     impl Drop for Bench {
@@ -148,7 +148,7 @@ mod tests {
             let new = NewVolume::over(drives.iter().cloned().map(Location::Image).collect(), scheme);
             let ring = Ring::simulated().expect("there is an event loop");
             let volume = VolumeDrive::create(&above.path().join("vol"), &new, &ring).expect("the members are suitable");
-            Bench { volume: Some(volume), drives, ring, next: 0, log: String::new(), _above: above }
+            Bench { volume: Some(volume), drives, ring, next: 0, log: String::new(), above }
         }
 
         fn volume(&mut self) -> &mut VolumeDrive {
@@ -171,7 +171,8 @@ mod tests {
                 let now = self.ring.now();
                 self.volume().poll(now, &mut completions);
                 while let Some(notice) = self.volume().take_notice() {
-                    self.log += &(notice.text + "\n");
+                    let above = self.above.path().display().to_string();
+                    self.log += &(notice.text.replace(&above, "..") + "\n");
                 }
                 let next = self.volume().next_timeout();
                 if now >= until && next.is_none_or(|next| next > now) {
@@ -438,9 +439,12 @@ mod tests {
         mock::resize(&drive, 20);
         bench.wait(SHORT);
         let warning = bench.volume().take_warning().expect("a warning");
+        let shown = drive.display();
         assert_eq!(
             warning,
-            "member 0 (../d0): the drive has 20 of 32 zones left, and is not used any more: restore its size"
+            format!(
+                "member 0 ({shown}): the drive has 20 of 32 zones left, and is not used any more: restore its size"
+            )
         );
         let read = bench.read(0);
         assert_eq!(bench.wait(LONG), []);

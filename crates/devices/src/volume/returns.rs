@@ -123,7 +123,7 @@ impl VolumeDrive {
             let Some(on_ring) = self.on_ring.as_ref().map(OnRing::another) else { continue };
             // If its location is not known, an operator has to add it.
             let Ok(location) = self.directory.location(&place) else { continue };
-            let named = (place.at.as_str(), location, place.clone());
+            let named = (&*place.shown(), location, place.clone());
             let role = if self.awaits_connection(absence.member) {
                 Role::Reconnect(absence.member)
             } else if self.must_ask_about(absence.member) {
@@ -191,7 +191,7 @@ impl VolumeDrive {
         self.stop_looking(ring.now(), |adoption| adoption.role == Role::Return(member));
         let place = self.directory.file.member[usize::from(member.0)].clone();
         let location = self.directory.location(&place)?;
-        let named = (place.at.as_str(), location, place.clone());
+        let named = (&*place.shown(), location, place.clone());
         let on_ring = OnRing::of(ring);
         self.adoptions.push(Adoption::new(Some(id), Role::Return(member), named, false, ring.now(), on_ring));
         self.adopt(ring.now());

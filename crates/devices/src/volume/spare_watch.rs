@@ -100,7 +100,7 @@ impl VolumeDrive {
             true,
             format!(
                 "the spare {} cannot be reached: {why}; it cannot replace a failed member until it can be reached",
-                place.at
+                place.shown()
             ),
         );
         self.detach(device, now);
@@ -121,7 +121,7 @@ impl VolumeDrive {
             spare.look_at = now + spare.wait;
             let Some(on_ring) = self.on_ring.as_ref().map(OnRing::another) else { continue };
             let Ok(location) = self.directory.location(&spare.place) else { continue };
-            let named = (spare.place.at.as_str(), location, spare.place.clone());
+            let named = (&*spare.place.shown(), location, spare.place.clone());
             self.adoptions.push(Adoption::new(None, Role::SpareAgain, named, false, now, on_ring));
         }
         self.spare_watch.away = away;
@@ -146,7 +146,7 @@ impl VolumeDrive {
         if !self.directory.file.spare.iter().any(|listed| listed.at == place.at) {
             return self.detach(device, now);
         }
-        self.notify(false, format!("the spare {} can be reached again", place.at));
+        self.notify(false, format!("the spare {} can be reached again", place.shown()));
         self.spares.push(Spare { place, device });
         self.use_spares(now);
     }

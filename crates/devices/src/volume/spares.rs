@@ -51,7 +51,7 @@ impl VolumeDrive {
                 return;
             }
             let Spare { place, device } = self.spares.remove(0);
-            let at = place.at.clone();
+            let at = place.shown();
             // It may have become a member at another address since it became a spare.
             if let Err(error) = self.must_be_another_drive(&format!("the spare {at}"), &device) {
                 self.notify(true, format!("no spare for member {}: {error}", member.0));

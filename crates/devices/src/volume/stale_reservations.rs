@@ -42,7 +42,7 @@ pub(super) fn take_stale_reservations(
             notices.push(format!(
                 "member {at} ({}) was still reserved by {shown}, from which the volume has been taken over: its \
                  reservation is preempted",
-                place.at
+                place.shown()
             ));
         }
     }

@@ -171,7 +171,7 @@ impl Targets {
     pub(super) fn must_reach_enough(&self, directory: &VolumeDirectory) -> Result<(), DriveError> {
         let missing = self.targets.iter().enumerate().filter(|(_, target)| target.is_member);
         let missing = missing.filter_map(|(at, target)| match &target.step {
-            Step::Missing(error) => Some(format!("member {at} ({}): {}", target.place.at, error.message)),
+            Step::Missing(error) => Some(format!("member {at} ({}): {}", target.place.shown(), error.message)),
             _ => None,
         });
         let missing: Vec<String> = missing.collect();

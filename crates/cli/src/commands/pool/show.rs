@@ -2,7 +2,7 @@
 
 use std::path::Path;
 
-use zonda_devices::{PoolNamespaceReport, PoolReport};
+use zonda_devices::{PoolNamespaceReport, PoolReport, shown_place};
 
 use crate::output::Screen;
 use crate::table::Table;
@@ -13,7 +13,7 @@ pub(crate) fn pool(report: &PoolReport, directory: &Path, screen: Screen) -> Str
     let mut text = format!(
         "{}  on {}, {}\n",
         screen.bold(&directory.display().to_string()),
-        report.drive,
+        shown_place(directory, &report.drive),
         units::counted(report.namespaces.len() as u64, "namespace"),
     );
     for problem in report.problems() {

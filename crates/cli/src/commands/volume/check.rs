@@ -1,9 +1,9 @@
 //! `zonda volume check`: verifies a volume without writing.
 
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 
 use clap::Args;
-use zonda_devices::CheckReport;
+use zonda_devices::{CheckReport, shown_place};
 
 use super::{reach, show};
 use crate::commands::connect;
@@ -47,12 +47,12 @@ pub(super) fn run(args: &CheckArgs) -> Result<(), Failure> {
     if args.json {
         print_json(&report)?;
     } else {
-        print(&text(&report, Screen::of_stdout()))?;
+        print(&text(&report, &args.directory, Screen::of_stdout()))?;
     }
     if report.is_healthy() { Ok(()) } else { Err(Failure::Run) }
 }
 
-fn text(report: &CheckReport, screen: Screen) -> String {
+fn text(report: &CheckReport, directory: &Path, screen: Screen) -> String {
     let is_whole = report.members.iter().all(|member| member.state == "active");
     let state = if report.refusal.is_some() {
         screen.styled("1;31", "cannot be assembled")
@@ -96,7 +96,7 @@ fn text(report: &CheckReport, screen: Screen) -> String {
     }
     let mut table = Table::new(&[">member", "location", "state"]);
     for member in &report.members {
-        table.row(&[member.member.to_string(), member.at.clone(), member.state.clone()]);
+        table.row(&[member.member.to_string(), shown_place(directory, &member.at), member.state.clone()]);
     }
     text += &format!("\n{}", table.render(screen, 2));
     if !report.lost.is_empty() {

@@ -164,5 +164,5 @@ pub(super) fn run(args: &CreateArgs) -> Result<(), Failure> {
         return print_json(&report);
     }
     let next = format!("\nto serve it: zonda serve {}\n", args.directory.display());
-    print(&(show::text(&report, Screen::of_stdout()) + &next))
+    print(&(show::text(&report, &args.directory, Screen::of_stdout()) + &next))
 }

@@ -199,7 +199,7 @@ pub(super) fn status(args: &StatusArgs) -> Result<(), Failure> {
         } else if args.place.json {
             print_json(&show::known(&report))?;
         } else {
-            print(&with_lost(&report, Screen::of_stdout()))?;
+            print(&with_lost(&report, &args.place.directory, Screen::of_stdout()))?;
         }
         return check_health(&report);
     }
@@ -235,7 +235,7 @@ fn stop_scrub(place: &PlaceArgs) -> Result<(), Failure> {
         if place.json {
             return print_json(&show::known(&report));
         }
-        return print(&(show::text(&report, Screen::of_stdout()) + "\nno scrub was in progress\n"));
+        return print(&(show::text(&report, &place.directory, Screen::of_stdout()) + "\nno scrub was in progress\n"));
     }
     let mut reached = Reached::open_for(&place.directory, &VolumeRequest::StopScrub, &[])?;
     let was_running = reached.ask(&VolumeRequest::Report)?.scrub.is_some();
@@ -308,7 +308,7 @@ pub(super) fn replace(args: &ReplaceArgs) -> Result<(), Failure> {
 /// The state of the volume, with its lost blocks if requested.
 fn with_lost(report: &VolumeReport, screen: Screen) -> String {
     let lost = report.lost.as_ref().map(|lost| format!("\n{}", show::lost(lost, screen)));
-    show::text(report, screen) + &lost.unwrap_or_default()
+    show::text(report, directory, screen) + &lost.unwrap_or_default()
 }
 
 /// Fails if the volume has failed, has lost data, is suspended, or cannot be assembled.
@@ -365,7 +365,7 @@ fn finish_with(
         print_json(&report)?;
     } else if shows {
         let notices: String = notices.iter().map(|Notice { text, .. }| format!("{text}\n")).collect();
-        print(&(notices + &with_lost(&report, Screen::of_stdout())))?;
+        print(&(notices + &with_lost(&report, &place.directory, Screen::of_stdout())))?;
     }
     Ok(report)
 }

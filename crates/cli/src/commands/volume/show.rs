@@ -1,13 +1,15 @@
 //! The state of a volume as text.
 
-use zonda_devices::{LostRange, MemberSummary, VolumeReport, VolumeState};
+use std::path::Path;
+
+use zonda_devices::{LostRange, MemberSummary, VolumeReport, VolumeState, shown_place};
 
 use crate::output::Screen;
 use crate::table::Table;
 use crate::units;
 
-/// The state, space, repairs and members of a volume.
-pub(crate) fn text(report: &VolumeReport, screen: Screen) -> String {
+/// The state, space, repairs and members of the volume in `directory`.
+pub(crate) fn text(report: &VolumeReport, directory: &Path, screen: Screen) -> String {
     let state = match report.state {
         VolumeState::Healthy => screen.styled("32", "healthy"),
         VolumeState::Degraded => screen.styled("1;33", "degraded"),
@@ -21,7 +23,7 @@ pub(crate) fn text(report: &VolumeReport, screen: Screen) -> String {
     let can_lose = match (report.state, report.can_lose) {
         (VolumeState::TakenOver, _) => "another server has taken over its members: see the log".to_owned(),
         (VolumeState::Lost, _) => "more members have failed than its redundancy tolerates".to_owned(),
-        (VolumeState::Suspended, _) => suspended(report),
+        (VolumeState::Suspended, _) => suspended(report, directory),
         (VolumeState::Incomplete, _) => {
             report.refusal.clone().unwrap_or_else(|| "too few members are present to assemble it".to_owned())
         }
@@ -45,7 +47,7 @@ pub(crate) fn text(report: &VolumeReport, screen: Screen) -> String {
         text += &(screen.styled("1;31", screen.paragraph(&warning, 2).trim_end()) + "\n");
     }
     if !report.mounted {
-        return text + &unassembled(report, screen);
+        return text + &unassembled(report, directory, screen);
     }
     let share = report.live_bytes as f64 / report.volume_bytes.max(1) as f64;
     text += &format!(
@@ -133,7 +135,7 @@ pub(crate) fn text(report: &VolumeReport, screen: Screen) -> String {
     for member in &report.members {
         table.row(&[
             member.member.to_string(),
-            member.at.clone(),
+            shown_place(directory, &member.at),
             state_of(member),
             units::count(member.errors),
             units::count(u64::from(member.free_zones)),
@@ -142,7 +144,8 @@ pub(crate) fn text(report: &VolumeReport, screen: Screen) -> String {
     }
     for spare in &report.spares {
         let state = state_of_spare(report, spare);
-        table.row(&["-".to_owned(), spare.clone(), state.to_owned(), String::new(), String::new(), String::new()]);
+        let location = shown_place(directory, spare);
+        table.row(&["-".to_owned(), location, state.to_owned(), String::new(), String::new(), String::new()]);
     }
     text + "\n" + &table.render(screen, 2)
 }
@@ -179,10 +182,10 @@ fn state_of_spare(report: &VolumeReport, spare: &String) -> &'static str {
 }
 
 /// The members for which I/O is suspended, and why.
-fn suspended(report: &VolumeReport) -> String {
+fn suspended(report: &VolumeReport, directory: &Path) -> String {
     let members = report.members.iter().filter_map(|member| {
         let reason = member.suspended.as_ref()?;
-        Some(format!("member {} ({}), which {reason}", member.member, member.at))
+        Some(format!("member {} ({}), which {reason}", member.member, shown_place(directory, &member.at)))
     });
     let members: Vec<String> = members.collect();
     if members.is_empty() {
@@ -205,16 +208,18 @@ pub(super) fn lost(ranges: &[LostRange], screen: Screen) -> String {
 }
 
 /// The state of a volume that is not assembled, from its superblocks.
-fn unassembled(report: &VolumeReport, screen: Screen) -> String {
+fn unassembled(report: &VolumeReport, directory: &Path, screen: Screen) -> String {
     let epoch = report.epoch.map_or_else(|| "-".to_owned(), units::count);
     let text = format!("  not assembled, {} for hosts, epoch {epoch}\n", units::bytes(report.volume_bytes));
     let mut table = Table::new(&[">member", "location", "state", ">epoch"]);
     for member in &report.members {
         let epoch = member.epoch.map_or_else(|| "-".to_owned(), units::count);
-        table.row(&[member.member.to_string(), member.at.clone(), state_of(member), epoch]);
+        let location = shown_place(directory, &member.at);
+        table.row(&[member.member.to_string(), location, state_of(member), epoch]);
     }
     for spare in &report.spares {
-        table.row(&["-".to_owned(), spare.clone(), state_of_spare(report, spare).to_owned(), "-".to_owned()]);
+        let (location, state) = (shown_place(directory, spare), state_of_spare(report, spare));
+        table.row(&["-".to_owned(), location, state.to_owned(), "-".to_owned()]);
     }
     text + "\n" + &table.render(screen, 2)
 }
@@ -284,11 +289,11 @@ mod tests {
     #[test]
     fn a_volume_at_end_of_life_shows_its_usable_size() {
         let screen = Screen { width: 100, colour: false };
-        assert!(!text(&report(), screen).contains("end of life"));
+        assert!(!text(&report(), Path::new("vol"), screen).contains("end of life"));
         let mut worn = report();
         worn.room_bytes = 40 * GIB;
         worn.members[0].retired_zones = 62;
-        let text = text(&worn, screen);
+        let text = text(&worn, Path::new("vol"), screen);
         let expected = concat!(
             "vol  RAID 0 (2), healthy, can lose no more members\n",
             "  space      25.0 GiB of 100 GiB in use (25.0%), 70 of 100 segments free\n",
@@ -303,10 +308,10 @@ mod tests {
     #[test]
     fn a_volume_that_cannot_reclaim_segments_shows_the_reason_and_the_remedy() {
         let screen = Screen { width: 100, colour: false };
-        assert!(!text(&report(), screen).contains("reclaimed"));
+        assert!(!text(&report(), Path::new("vol"), screen).contains("reclaimed"));
         let mut half = report();
         half.unreadable_segments = 12;
-        let text = text(&half, screen);
+        let text = text(&half, Path::new("vol"), screen);
         let expected = concat!(
             "  12 segments cannot be reclaimed: they contain blocks that are unreadable while a member is\n",
             "  missing. When no segment is free, writes and trims fail with no space; re-add the member, or write\n",
@@ -324,7 +329,7 @@ mod tests {
             [(0, "5 repaired, 0 lost\n"), (22, "5 repaired, 0 lost (22 lost blocks known before)\n")]
         {
             scrubbed.last_scrub = Some(ScrubSummary { known_lost, ..scrub });
-            let text = text(&scrubbed, screen);
+            let text = text(&scrubbed, Path::new("vol"), screen);
             assert!(text.contains(&format!("  last scrub 900 blocks read, 5 damaged, {expected}")), "{text}");
         }
     }
@@ -334,7 +339,7 @@ mod tests {
         let screen = Screen { width: 100, colour: false };
         let mut damaged = report();
         (damaged.state, damaged.lost_blocks) = (VolumeState::DataLost, 1234);
-        let shown = text(&damaged, screen);
+        let shown = text(&damaged, Path::new("vol"), screen);
         let expected = concat!(
             "vol  RAID 0 (2), data lost, can lose no more members\n",
             "  1,234 blocks lost: reads of them fail until they are written or trimmed. List them with zonda\n",
@@ -354,9 +359,9 @@ mod tests {
         let mut flaps = report();
         flaps.members[0].state = "failed".to_owned();
         flaps.members[0].failed = Some("flapping".to_owned());
-        assert!(text(&flaps, screen).contains("failed (flapping)"));
+        assert!(text(&flaps, Path::new("vol"), screen).contains("failed (flapping)"));
         flaps.mounted = false;
-        assert!(text(&flaps, screen).contains("failed (flapping)"));
+        assert!(text(&flaps, Path::new("vol"), screen).contains("failed (flapping)"));
     }
 
     #[test]
@@ -365,8 +370,8 @@ mod tests {
         let mut waits = report();
         waits.state = VolumeState::Suspended;
         waits.members[0].suspended = Some("does not respond".to_owned());
-        let text = text(&waits, screen);
-        let expected = "vol  RAID 0 (2), suspended, I/O waits for member 0 (drives/a), which does not respond\n";
+        let text = text(&waits, Path::new("vol"), screen);
+        let expected = "vol  RAID 0 (2), suspended, I/O waits for member 0 (vol/drives/a), which does not respond\n";
         assert!(text.starts_with(expected), "{text}");
     }
 }
