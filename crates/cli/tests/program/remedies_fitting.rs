@@ -66,7 +66,9 @@ fn a_member_and_its_volume_cannot_be_served_together() {
 fn a_volume_that_is_not_served_is_rebuilt_by_the_command_in_the_remedy() {
     let directory = make("fitting-rebuild");
     output_in(&directory, &["volume", "spare", "add", "vol", "d"]);
-    output_in(&directory, &["member", "fail", "vol", "b"]);
+    let failed = output_in(&directory, &["member", "fail", "vol", "b"]);
+    let next = "the spare d will replace member 1 (b); the rebuild runs while the volume is served: zonda serve vol\n";
+    assert!(failed.ends_with(next), "{failed}");
     let cannot = help(&directory, &["member", "fail", "vol", "c"]);
     assert!(cannot.contains("let the spare replace the failed member first"), "{cannot}");
     let spare = help(&directory, &["member", "replace", "vol", "b", "--with", "d"]);
@@ -75,7 +77,8 @@ fn a_volume_that_is_not_served_is_rebuilt_by_the_command_in_the_remedy() {
     }
     let report = output_in(&directory, &["volume", "status", "vol", "--wait", "--assemble"]);
     assert!(report.contains("healthy"), "{report}");
-    output_in(&directory, &["member", "fail", "vol", "c"]);
+    let failed = output_in(&directory, &["member", "fail", "vol", "c"]);
+    assert!(failed.contains("no spare replaces member 2 (c), and the volume can lose 0 more members"), "{failed}");
 }
 
 #[test]

@@ -6,7 +6,7 @@ use clap::{Args, Subcommand};
 use zonda_devices::{LostRange, Notice, RateLimit, VolumeReport, VolumeRequest, VolumeState};
 
 use super::reach::{self, Reached};
-use super::{show, watch};
+use super::{failed, show, watch};
 use crate::commands::connect::CredentialArgs;
 use crate::errors::Failure;
 use crate::output::{Screen, print, print_json};
@@ -276,7 +276,15 @@ pub(super) fn spare(command: &SpareCommand) -> Result<(), Failure> {
 }
 
 pub(super) fn fail(args: &FailArgs) -> Result<(), Failure> {
-    request(&args.place, &VolumeRequest::Fail { member: args.member.clone() })
+    let (place, request) = (&args.place, VolumeRequest::Fail { member: args.member.clone() });
+    let mut reached = Reached::open_for(&place.directory, &request, &[])?;
+    let before = reached.ask(&VolumeRequest::Report)?;
+    let asked = reached.ask(&request);
+    let is_served = matches!(reached, Reached::Served(_));
+    let finished = finish_with(reached, place, asked.is_ok(), None);
+    asked?;
+    let next = failed::next(&before, &finished?, &place.directory, is_served);
+    if place.json || next.is_empty() { Ok(()) } else { print(&format!("\n{next}")) }
 }
 
 pub(super) fn readd(args: &ReaddArgs) -> Result<(), Failure> {
@@ -306,7 +314,7 @@ pub(super) fn replace(args: &ReplaceArgs) -> Result<(), Failure> {
 }
 
 /// The state of the volume, with its lost blocks if requested.
-fn with_lost(report: &VolumeReport, screen: Screen) -> String {
+fn with_lost(report: &VolumeReport, directory: &Path, screen: Screen) -> String {
     let lost = report.lost.as_ref().map(|lost| format!("\n{}", show::lost(lost, screen)));
     show::text(report, directory, screen) + &lost.unwrap_or_default()
 }

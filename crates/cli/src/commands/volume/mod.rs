@@ -3,6 +3,7 @@
 
 mod check;
 mod create;
+mod failed;
 mod import;
 mod manage;
 pub(crate) mod reach;
