@@ -1,8 +1,10 @@
 //! [`draw`]: the whole picture of a [`View`], without a terminal and without a clock.
 
+use std::path::Path;
+
 use ratatui::buffer::Buffer;
 use ratatui::style::Color;
-use zonda_devices::{VolumeReport, VolumeState};
+use zonda_devices::{VolumeReport, VolumeState, shown_place};
 
 use super::canvas::{BOLD, Canvas, DIM, PLAIN, clock, in_colour, short_count};
 use super::frame::{Frame, Row, ShareOfPool};
@@ -100,7 +102,11 @@ fn body(canvas: &mut Canvas<'_>, view: &View, frame: &Frame, end: u16) {
         (Some(volume), _, _) => members(canvas, line, left, row, volume),
         (None, Some(pool), Map::Drive) => {
             let id = row.share.as_ref().map_or(0, |share| share.id);
-            let title = format!("zones of {}, the drive of the pool {}", pool.report.drive, pool.path);
+            let title = format!(
+                "zones of {}, the drive of the pool {}",
+                shown_place(Path::new(&pool.path), &pool.report.drive),
+                pool.path
+            );
             zones(canvas, line, left, &title, pool.zone_map.as_ref(), Owners::Pool(pool, id));
         }
         _ => zones(canvas, line, left, &format!("zones of {}", row.source), row.maps.first(), Owners::None),
@@ -200,7 +206,8 @@ fn members(canvas: &mut Canvas<'_>, top: u16, lines: u16, row: &Row, volume: &Vo
         let lost =
             if member.errors > 0 { format!(", {}", units::counted(member.errors, "error")) } else { String::new() };
         let free = units::counted(u64::from(member.free_zones), "free zone");
-        let text = format!("member {} at {}: {}, {free}{lost}", member.member, member.at, member.state);
+        let at = shown_place(Path::new(&row.source), &member.at);
+        let text = format!("member {} at {at}: {}, {free}{lost}", member.member, member.state);
         canvas.put(0, line, &text, if member.state == "active" { PLAIN } else { in_colour(Color::Red) });
         line += 1;
         if let Some(map) = row.maps.iter().find(|map| map.member == Some(member.member)) {

@@ -68,7 +68,8 @@ pub(super) struct Row {
     /// Absent for a scheduler without conflict groups.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub(super) conflict_groups: Option<ConflictGroups>,
-    #[serde(skip)]
+    /// The health of a volume, as `zonda volume status --json` prints it: its state, members, rebuild.
+    #[serde(skip_serializing_if = "Option::is_none")]
     pub(super) volume: Option<VolumeReport>,
     #[serde(skip)]
     pub(super) dlwa: Option<f64>,

@@ -121,6 +121,21 @@ mod tests {
     }
 
     #[test]
+    fn a_line_has_the_health_of_a_volume() {
+        let (before, now) = samples::volume();
+        let json = serde_json::to_value(line(&Frame::of(Some(&before), &now))).expect("it is JSON");
+        let volume = &json["namespaces"][0]["volume"];
+        assert_eq!((&volume["state"], &volume["can_lose"]), (&"rebuilding".into(), &0.into()));
+        assert_eq!(volume["rebuild"], serde_json::json!({"done": 5, "all": 20}));
+        let states: Vec<&str> =
+            volume["members"].as_array().into_iter().flatten().filter_map(|member| member["state"].as_str()).collect();
+        assert_eq!(states, ["active", "active", "rebuilding", "active"]);
+        let (before, now) = samples::drive();
+        let json = serde_json::to_value(line(&Frame::of(Some(&before), &now))).expect("it is JSON");
+        assert!(json["namespaces"][0].get("volume").is_none(), "{json}");
+    }
+
+    #[test]
     fn a_line_has_the_outstanding_commands_of_each_conflict_group() {
         let (before, now) = samples::conflict_groups(false);
         let json = serde_json::to_value(line(&Frame::of(Some(&before), &now))).expect("it is JSON");

@@ -119,7 +119,7 @@ pub(super) fn pool() -> (Snapshot, Snapshot) {
         own(3, "backup", [32, 32, 0, 0], &[]),
     ];
     let report = PoolReport {
-        drive: "drives/a".to_owned(),
+        drive: "../drives/a".to_owned(),
         zones_per_vzone: 16,
         essential_zones: 128,
         spare_zones: 128,
@@ -167,7 +167,7 @@ pub(super) fn pool() -> (Snapshot, Snapshot) {
 pub(super) fn volume() -> (Snapshot, Snapshot) {
     let member = |number: u8, state: &str| MemberSummary {
         member: number,
-        at: format!("drives/{}", char::from(b'a' + number)),
+        at: format!("../drives/{}", char::from(b'a' + number)),
         state: state.to_owned(),
         free_zones: 40,
         ..MemberSummary::default()

@@ -9,62 +9,129 @@ const WIDE: u16 = 136;
 /// What stands for a figure that does not exist.
 const NONE: &str = "-";
 
+/// The name has at least this width, so that rows that come and go rarely move the columns.
+const NAME_WIDTH_MIN: usize = 16;
+
 /// A column of the table; numbers are at its right.
 struct Column {
     title: &'static str,
     width: u16,
+    of: Of,
     text: fn(&Row, usize) -> String,
 }
 
+/// The rows that have a figure. A column that no row has is not shown.
+#[derive(Clone, Copy, PartialEq, Eq)]
+enum Of {
+    All,
+    /// Namespaces with active zones: a volume has none.
+    Zoned,
+    /// Namespaces of pools.
+    Pool,
+    /// Namespaces with the scheduler `ezns`, also while it grants nothing.
+    Grants,
+}
+
+impl Of {
+    fn has(self, row: &Row) -> bool {
+        match self {
+            Of::All => true,
+            Of::Zoned => row.volume.is_none(),
+            Of::Pool => row.share.is_some(),
+            Of::Grants => row.grants.is_some() || row.scheduler.as_deref() == Some("ezns"),
+        }
+    }
+}
+
 const NARROW_COLUMNS: [Column; 10] = [
-    Column { title: "B/s", width: 5, text: |row, _| rate(row, |rates| short_bytes(rates.bytes_per_s())) },
-    Column { title: "IOPS", width: 5, text: |row, _| rate(row, |rates| short_count(rates.iops)) },
+    Column { title: "B/s", width: 5, of: Of::All, text: |row, _| rate(row, |rates| short_bytes(rates.bytes_per_s())) },
+    Column { title: "IOPS", width: 5, of: Of::All, text: |row, _| rate(row, |rates| short_count(rates.iops)) },
     P50,
     P99_9,
     ACTIVE,
-    Column { title: "groups", width: 8, text: groups },
+    Column { title: "groups", width: 8, of: Of::Pool, text: groups },
     ESSENTIALS,
-    Column { title: "spares", width: 10, text: spares },
+    Column { title: "spares", width: 10, of: Of::Pool, text: spares },
     READS,
     TOKENS,
 ];
 
 const WIDE_COLUMNS: [Column; 16] = [
-    Column { title: "read B/s", width: 8, text: |row, _| rate(row, |rates| short_bytes(rates.read_bytes_per_s)) },
-    Column { title: "write B/s", width: 9, text: |row, _| rate(row, |rates| short_bytes(rates.write_bytes_per_s)) },
-    Column { title: "read IOPS", width: 9, text: |row, _| rate(row, |rates| short_count(rates.read_iops)) },
-    Column { title: "write IOPS", width: 10, text: |row, _| rate(row, |rates| short_count(rates.write_iops)) },
+    Column {
+        title: "read B/s",
+        width: 8,
+        of: Of::All,
+        text: |row, _| rate(row, |rates| short_bytes(rates.read_bytes_per_s)),
+    },
+    Column {
+        title: "write B/s",
+        width: 9,
+        of: Of::All,
+        text: |row, _| rate(row, |rates| short_bytes(rates.write_bytes_per_s)),
+    },
+    Column {
+        title: "read IOPS",
+        width: 9,
+        of: Of::All,
+        text: |row, _| rate(row, |rates| short_count(rates.read_iops)),
+    },
+    Column {
+        title: "write IOPS",
+        width: 10,
+        of: Of::All,
+        text: |row, _| rate(row, |rates| short_count(rates.write_iops)),
+    },
     P50,
     P99_9,
-    Column { title: "queue", width: 5, text: |row, _| short_count(row.outstanding as f64) },
+    Column { title: "queue", width: 5, of: Of::All, text: |row, _| short_count(row.outstanding as f64) },
     ACTIVE,
-    Column { title: "groups", width: 14, text: groups },
+    Column { title: "groups", width: 14, of: Of::Pool, text: groups },
     ESSENTIALS,
-    Column { title: "own", width: 4, text: |row, _| of_pool(row, |share| share.spares_own.to_string()) },
-    Column { title: "lent", width: 4, text: |row, _| of_pool(row, |share| share.spares_lent.to_string()) },
-    Column { title: "leased", width: 6, text: |row, _| of_pool(row, |share| share.spares_leased.to_string()) },
-    Column { title: "used", width: 4, text: |row, _| of_pool(row, |share| share.spares_used.to_string()) },
+    Column { title: "own", width: 4, of: Of::Pool, text: |row, _| of_pool(row, |share| share.spares_own.to_string()) },
+    Column {
+        title: "lent",
+        width: 4,
+        of: Of::Pool,
+        text: |row, _| of_pool(row, |share| share.spares_lent.to_string()),
+    },
+    Column {
+        title: "leased",
+        width: 6,
+        of: Of::Pool,
+        text: |row, _| of_pool(row, |share| share.spares_leased.to_string()),
+    },
+    Column {
+        title: "used",
+        width: 4,
+        of: Of::Pool,
+        text: |row, _| of_pool(row, |share| share.spares_used.to_string()),
+    },
     READS,
     TOKENS,
 ];
 
-const P50: Column = Column { title: "p50", width: 5, text: |row, _| latency(row, |rates| rates.p50_ns) };
-const P99_9: Column = Column { title: "p99.9", width: 5, text: |row, _| latency(row, |rates| rates.p99_9_ns) };
-const ACTIVE: Column = Column { title: "active", width: 7, text: active };
+const P50: Column = Column { title: "p50", width: 5, of: Of::All, text: |row, _| latency(row, |rates| rates.p50_ns) };
+const P99_9: Column =
+    Column { title: "p99.9", width: 5, of: Of::All, text: |row, _| latency(row, |rates| rates.p99_9_ns) };
+const ACTIVE: Column = Column { title: "active", width: 7, of: Of::Zoned, text: active };
 const ESSENTIALS: Column =
-    Column { title: "ess", width: 4, text: |row, _| of_pool(row, |share| share.essentials.to_string()) };
-const READS: Column = Column { title: "reads", width: 6, text: reads };
-const TOKENS: Column = Column { title: "tokens", width: 6, text: tokens };
+    Column { title: "ess", width: 4, of: Of::Pool, text: |row, _| of_pool(row, |share| share.essentials.to_string()) };
+const READS: Column = Column { title: "reads", width: 6, of: Of::Grants, text: reads };
+const TOKENS: Column = Column { title: "tokens", width: 6, of: Of::Grants, text: tokens };
 
 /// Draws the title and as many rows as fit into `lines`, among them the selected one. Returns the
 /// line below.
 pub(super) fn draw(canvas: &mut Canvas<'_>, top: u16, lines: u16, rows: &[&Row], selected: usize, is_old: bool) -> u16 {
     let is_wide = canvas.width() >= WIDE;
-    let columns = if is_wide { &WIDE_COLUMNS[..] } else { &NARROW_COLUMNS[..] };
-    let name_width = canvas.width().saturating_sub(2 + columns.iter().map(|column| column.width + 1).sum::<u16>());
+    let all: &[Column] = if is_wide { &WIDE_COLUMNS } else { &NARROW_COLUMNS };
+    let mut columns: Vec<&Column> = all.iter().collect();
+    columns.retain(|column| rows.iter().any(|row| column.of.has(row)));
+    let left = canvas.width().saturating_sub(2 + columns.iter().map(|column| column.width + 1).sum::<u16>());
+    let longest = rows.iter().map(|row| row.name.chars().count()).max().unwrap_or(0).max(NAME_WIDTH_MIN);
+    let name_width = left.min(u16::try_from(longest).unwrap_or(u16::MAX));
     canvas.put(2, top, "namespace", BOLD);
     let mut right = 2 + name_width;
-    for column in columns {
+    for column in &columns {
         right += 1 + column.width;
         put_right(canvas, right, top, column.title, BOLD);
     }
@@ -78,7 +145,7 @@ pub(super) fn draw(canvas: &mut Canvas<'_>, top: u16, lines: u16, rows: &[&Row],
         }
         canvas.put(2, line, &fitting(&row.name, usize::from(name_width)), style);
         let mut right = 2 + name_width;
-        for column in columns {
+        for column in &columns {
             right += 1 + column.width;
             put_right(canvas, right, line, &(column.text)(row, usize::from(column.width)), style);
         }
