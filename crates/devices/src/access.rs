@@ -9,7 +9,7 @@ use std::path::{Path, PathBuf};
 use serde::{Deserialize, Serialize};
 use zonda_chap::Secret;
 use zonda_initiator::Preempts;
-use zonda_nvme::Nqn;
+use zonda_nvme::{Nqn, NqnError};
 
 pub use text_file::{TextError, TextSource, read_text, text_of};
 
@@ -58,20 +58,21 @@ impl Credentials {
         *self == Credentials::default()
     }
 
+    /// Checks the form of a host NQN that a user gives. One that is stored may have another.
+    ///
+    /// # Errors
+    /// The NQN has no date and domain, or no UUID, where these must be.
+    pub fn check_host_nqn(&self) -> Result<(), DriveError> {
+        self.host_nqn.as_deref().map_or(Ok(()), |name| valid(name, Nqn::well_formed(name)).map(drop))
+    }
+
     /// The connection options with the secrets read from the files.
     ///
     /// # Errors
     /// When the NQN is invalid, or a file cannot be read, holds no secret, or is accessible to
     /// group or others.
     pub fn options(&self) -> Result<NamespaceOptions, DriveError> {
-        let host_nqn = self.host_nqn.as_deref().map(|name| {
-            Nqn::new(name).map_err(|reason| {
-                DriveError::new(
-                    format!("\"{name}\" is not a valid NQN: {reason}"),
-                    "write it like \"nqn.2014-08.org.nvmexpress:uuid:...\"; /etc/nvme/hostnqn has this machine's",
-                )
-            })
-        });
+        let host_nqn = self.host_nqn.as_deref().map(|name| valid(name, Nqn::new(name)));
         Ok(NamespaceOptions {
             host_nqn: host_nqn.transpose()?,
             secret: self.secret_file.as_deref().map(read_secret).transpose()?,
@@ -79,6 +80,15 @@ impl Credentials {
             ..NamespaceOptions::default()
         })
     }
+}
+
+fn valid(name: &str, checked: Result<Nqn, NqnError>) -> Result<Nqn, DriveError> {
+    checked.map_err(|reason| {
+        DriveError::new(
+            format!("\"{name}\" is not a valid NQN: {reason}"),
+            "write it like \"nqn.2014-08.org.nvmexpress:uuid:UUID\"; /etc/nvme/hostnqn has this machine's",
+        )
+    })
 }
 
 /// Reads the secret in a file.

@@ -29,7 +29,14 @@ pub enum NqnError {
     Characters,
     /// A wire field without a terminating zero, or with other bytes after it.
     Padding,
+    /// No year, month and domain after `nqn.`.
+    Form,
+    /// No UUID after `nqn.2014-08.org.nvmexpress:uuid:`.
+    Uuid,
 }
+
+/// What stands before a UUID (NVMe Base 2.0, section 4.5).
+const UUID_PREFIX: &str = "nqn.2014-08.org.nvmexpress:uuid:";
 
 impl Nqn {
     /// The name under which every discovery service answers (NVMe Base 2.0, section 4.5).
@@ -53,6 +60,25 @@ impl Nqn {
             return Err(NqnError::Characters);
         }
         Ok(Nqn(name.into()))
+    }
+
+    /// Checks a name that a user gives, also its form: `nqn.yyyy-mm.reverse.domain`, and after a colon
+    /// what the owner of the domain chooses, or `nqn.2014-08.org.nvmexpress:uuid:` and a UUID (NVMe
+    /// Base 2.0, section 4.5). Hosts and servers may send names of other forms: those are read with
+    /// [`Nqn::new`].
+    ///
+    /// # Errors
+    /// The reason.
+    pub fn well_formed(name: &str) -> Result<Nqn, NqnError> {
+        let nqn = Nqn::new(name)?;
+        if let Some(uuid) = name.strip_prefix(UUID_PREFIX) {
+            return if is_uuid(uuid) { Ok(nqn) } else { Err(NqnError::Uuid) };
+        }
+        let (naming, chosen) =
+            name["nqn.".len()..].split_once(':').map_or((&name[4..], None), |(naming, own)| (naming, Some(own)));
+        let (date, domain) = naming.split_once('.').ok_or(NqnError::Form)?;
+        let has_form = is_month(date) && is_domain(domain) && chosen != Some("");
+        if has_form { Ok(nqn) } else { Err(NqnError::Form) }
     }
 
     /// The name of the discovery service.
@@ -90,6 +116,27 @@ impl Nqn {
     pub fn as_str(&self) -> &str {
         &self.0
     }
+}
+
+/// `2014-08`.
+fn is_month(text: &str) -> bool {
+    let Some((year, month)) = text.split_once('-') else { return false };
+    let is_number = |part: &str, digits: usize| part.len() == digits && part.bytes().all(|byte| byte.is_ascii_digit());
+    is_number(year, 4) && is_number(month, 2) && (1..=12).contains(&month.parse().unwrap_or(0))
+}
+
+/// `org.nvmexpress`; a domain of one part is that of a test.
+fn is_domain(text: &str) -> bool {
+    let is_part =
+        |part: &str| !part.is_empty() && part.bytes().all(|byte| byte.is_ascii_alphanumeric() || byte == b'-');
+    text.split('.').all(is_part)
+}
+
+/// Hexadecimal digits with hyphens: 8, 4, 4, 4 and 12.
+fn is_uuid(text: &str) -> bool {
+    let parts: Vec<&str> = text.split('-').collect();
+    let lengths: Vec<usize> = parts.iter().map(|part| part.len()).collect();
+    lengths == [8, 4, 4, 4, 12] && parts.iter().all(|part| part.bytes().all(|byte| byte.is_ascii_hexdigit()))
 }
 
 impl HostId {
@@ -145,6 +192,14 @@ impl fmt::Display for NqnError {
             NqnError::TooLong => "an NQN must have at most 223 bytes",
             NqnError::Prefix => "an NQN must start with \"nqn.\", such as nqn.2024-01.org.example:drive",
             NqnError::Characters => "an NQN must be UTF-8 without control characters",
+            NqnError::Form => {
+                "an NQN is nqn.yyyy-mm., a domain with its parts reversed, and a name after a colon, such as \
+                 nqn.2024-01.org.example:drive"
+            }
+            NqnError::Uuid => {
+                "\"nqn.2014-08.org.nvmexpress:uuid:\" must be followed by a UUID of 36 characters, such as \
+                 00010203-0405-0607-0809-0a0b0c0d0e0f"
+            }
             NqnError::Padding => "an NQN must end with a zero byte within its 256-byte field",
         })
     }
@@ -171,6 +226,33 @@ mod tests {
         assert_eq!(Nqn::new("nqn.\n"), Err(NqnError::Characters));
         assert_eq!(Nqn::from_field(&[b'n'; 256]), Err(NqnError::Padding));
         assert_eq!(Nqn::from_field(&[0xff; 256]), Err(NqnError::Padding));
+    }
+
+    #[test]
+    fn a_name_that_a_user_gives_has_a_date_and_a_domain_or_a_uuid() {
+        for name in [
+            "nqn.2014-08.org.nvmexpress:uuid:00010203-0405-0607-0809-0A0b0c0d0e0f",
+            "nqn.2014-08.org.nvmexpress:NVMf:uuid:x",
+            "nqn.2026-01.io.zonda:größe:a",
+            "nqn.2016-06.io.spdk:cnode1",
+            "nqn.2024-01.org.example",
+            Nqn::DISCOVERY,
+        ] {
+            assert_eq!(Nqn::well_formed(name).map(|nqn| nqn.to_string()), Ok(name.to_owned()));
+        }
+        for name in ["nqn.a", "nqn.2024.org:a", "nqn.2024-13.org:a", "nqn.2024-1.org:a", "nqn.2024-01.:a"] {
+            assert_eq!(Nqn::well_formed(name), Err(NqnError::Form), "{name}");
+            assert!(Nqn::new(name).is_ok(), "a host may send {name}");
+        }
+        for name in ["nqn.2024-01.org..example:a", "nqn.2024-01.org.example:", "nqn.2024-01", "nqn.2024-01.a b"] {
+            assert_eq!(Nqn::well_formed(name), Err(NqnError::Form), "{name}");
+        }
+        for uuid in ["...", "", "00010203", "00010203-0405-0607-0809-0a0b0c0d0e0g"] {
+            let name = format!("nqn.2014-08.org.nvmexpress:uuid:{uuid}");
+            assert_eq!(Nqn::well_formed(&name), Err(NqnError::Uuid), "{name}");
+            assert!(Nqn::new(&name).is_ok(), "a host may send {name}");
+        }
+        assert_eq!(Nqn::well_formed("uuid:a"), Err(NqnError::Prefix));
     }
 
     #[test]

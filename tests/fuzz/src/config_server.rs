@@ -101,8 +101,8 @@ pub(crate) fn seeds() -> Vec<Seed> {
     let whole = format!(
         "[server]\nlisten = [\"127.0.0.1:4420\", \"[::1]:4420\"]\nhttp = \"127.0.0.1:9420\"\ntiming = \"profile\"\n\
          digests = \"off\"\n\n[[subsystem]]\nnqn = \"nqn.2026-01.io.zonda:fast\"\nserial = \"S1\"\nmodel = \"m\"\n\
-         host = [{{ nqn = \"nqn.2014-08.org.nvmexpress:uuid:1\", secret_file = \"db1.key\" }},\n\
-         {{ nqn = \"nqn.2014-08.org.nvmexpress:uuid:2\", secret = \"{SECRET}\" }}]\n\n  [[subsystem.namespace]]\n\
+         host = [{{ nqn = \"nqn.2014-08.org.nvmexpress:host1\", secret_file = \"db1.key\" }},\n\
+         {{ nqn = \"nqn.2014-08.org.nvmexpress:host2\", secret = \"{SECRET}\" }}]\n\n  [[subsystem.namespace]]\n\
          image = \"drives/fast\"\nid = 3\n\n  [[subsystem.namespace]]\n\
          memory = {{ profile = \"zn540\", set = {{ \"geometry.zones\" = 64 }} }}\ntiming = \"none\"\n"
     );
@@ -117,7 +117,7 @@ pub(crate) fn seeds() -> Vec<Seed> {
         ("bad-nqn", small.replace("nqn.", "iqn.")),
         ("bad-secret", whole.replace("ia6z", "ia6y")),
         ("both", small.replace("image", "memory = { profile = \"tiny\" }\nimage")),
-        ("no-namespace", "[[subsystem]]\nnqn = \"nqn.a\"\n".to_owned()),
+        ("no-namespace", "[[subsystem]]\nnqn = \"nqn.2024-01.a:a\"\n".to_owned()),
         ("bad-listen", format!("[server]\nlisten = \"nowhere\"\n{small}")),
         ("nbd-namespace", nbd.replace("namespace = 3", "namespace = 2")),
         ("nbd-tls", format!("{small}[[nbd]]\n{tls}")),

@@ -48,6 +48,7 @@ impl CredentialArgs {
             controller_secret_file: absolute(&self.controller_secret_file),
         };
         // Invalid credentials are reported before anything is changed.
+        credentials.check_host_nqn().map_err(failure)?;
         credentials.options().map_err(failure)?;
         Ok(credentials)
     }
@@ -79,6 +80,7 @@ impl ConnectArgs {
     /// The options for connecting.
     pub(crate) fn options(&self) -> Result<NamespaceOptions, Failure> {
         let named = Credentials { host_nqn: self.host_nqn.clone(), ..Credentials::default() };
+        named.check_host_nqn().map_err(failure)?;
         Ok(NamespaceOptions {
             secret: self.secret_file.as_deref().map(secret).transpose()?,
             controller_secret: self.controller_secret_file.as_deref().map(secret).transpose()?,

@@ -208,6 +208,10 @@ fn errors_about_images_have_a_remedy() {
         (&["zone", "report", "nvme-tcp://localhost/"], "not a valid NQN"),
         (&["zone", "report", "nvme-tcp://127.0.0.1:1/nqn.2026-01.io.zonda:a"], "check the address and port"),
         (&["zone", "report", "drives/a", "--host-nqn", "me"], "\"me\" is not a valid NQN"),
+        (
+            &["zone", "report", "drives/a", "--host-nqn", "nqn.2014-08.org.nvmexpress:uuid:..."],
+            "must be followed by a UUID of 36 characters",
+        ),
         (&["zone", "report", "drives/a", "--secret-file", "file"], "file holds no secret"),
         (&["status", "127.0.0.1:1"], "start a server with zonda serve"),
         (&["status", "nowhere"], "give HOST:PORT, such as 127.0.0.1:9420"),

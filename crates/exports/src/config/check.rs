@@ -460,10 +460,11 @@ fn secret(
 const SECRET_HELP: &str = "generate one with zonda secret or nvme gen-dhchap-key";
 
 const HOST_NQN_HELP: &str =
-    "use the NQN of the host, as in its /etc/nvme/hostnqn: \"nqn.2014-08.org.nvmexpress:uuid:...\"";
+    "use the NQN of the host, as in its /etc/nvme/hostnqn: \"nqn.2014-08.org.nvmexpress:uuid:UUID\"";
 
 fn name(text: &Spanned<String>, example: &str) -> Result<Nqn, ConfigError> {
-    Nqn::new(text.get_ref()).map_err(|reason| ConfigError::at(text, format!("not a valid NQN: {reason}")).help(example))
+    Nqn::well_formed(text.get_ref())
+        .map_err(|reason| ConfigError::at(text, format!("not a valid NQN: {reason}")).help(example))
 }
 
 /// Checks a string of Identify Controller: ASCII, and not too long.

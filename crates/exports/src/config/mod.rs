@@ -7,7 +7,7 @@
 //!
 //! [[subsystem]]
 //! nqn = "nqn.2026-01.io.zonda:fast"
-//! host = [{ nqn = "nqn.2014-08.org.nvmexpress:uuid:...", secret_file = "db1.key" }]
+//! host = [{ nqn = "nqn.2014-08.org.nvmexpress:uuid:2c5f8b1e-7f0a-4c58-9d53-0b6f3f1d6a01", secret_file = "db1.key" }]
 //!
 //!   [[subsystem.namespace]]
 //!   image = "drives/fast"

@@ -308,8 +308,8 @@ mod tests {
         }
     }
 
-    const TWO: &str = "[[subsystem]]\nnqn = \"nqn.a\"\n[[subsystem.namespace]]\nimage = \"a\"\n\
-                       [[subsystem.namespace]]\nimage = \"b\"\n[[subsystem]]\nnqn = \"nqn.b\"\n\
+    const TWO: &str = "[[subsystem]]\nnqn = \"nqn.2024-01.a:a\"\n[[subsystem.namespace]]\nimage = \"a\"\n\
+                       [[subsystem.namespace]]\nimage = \"b\"\n[[subsystem]]\nnqn = \"nqn.2024-01.a:b\"\n\
                        [[subsystem.namespace]]\nimage = \"c\"\n";
 
     fn parse(text: &str) -> Result<ServerPlan, ConfigError> {
@@ -337,8 +337,8 @@ mod tests {
     #[test]
     fn an_export_must_name_its_namespace_only_if_there_are_several() {
         let text = format!(
-            "{TWO}[[nbd]]\nlisten = \"unix:n.sock\"\nread_only = true\n[[nbd.export]]\nnqn = \"nqn.b\"\n\
-             [[nbd.export]]\nname = \"x\"\nnqn = \"nqn.a\"\nnamespace = 2\nread_only = false\n"
+            "{TWO}[[nbd]]\nlisten = \"unix:n.sock\"\nread_only = true\n[[nbd.export]]\nnqn = \"nqn.2024-01.a:b\"\n\
+             [[nbd.export]]\nname = \"x\"\nnqn = \"nqn.2024-01.a:a\"\nnamespace = 2\nread_only = false\n"
         );
         let plan = parse(&text).expect("a valid file");
         assert_eq!(plan.nbd[0].listen, [Address::Unix(PathBuf::from("/etc/zonda/n.sock"))]);
@@ -346,8 +346,8 @@ mod tests {
         let seen = |export: &NbdExportPlan| {
             (export.name.clone(), export.nqn.to_string(), export.namespace.0, export.read_only)
         };
-        assert_eq!(seen(&exports[0]), (None, "nqn.b".to_owned(), 1, true));
-        assert_eq!(seen(&exports[1]), (Some("x".to_owned()), "nqn.a".to_owned(), 2, false));
+        assert_eq!(seen(&exports[0]), (None, "nqn.2024-01.a:b".to_owned(), 1, true));
+        assert_eq!(seen(&exports[1]), (Some("x".to_owned()), "nqn.2024-01.a:a".to_owned(), 2, false));
     }
 
     #[test]
@@ -356,10 +356,10 @@ mod tests {
         let tls = "tls = { certificate = \"empty.pem\", key = \"empty.pem\" }\n".to_owned();
         let cases = [
             (export(""), "the export must name one of 2 subsystems", "[[nbd.export]]"),
-            (export("nqn = \"nqn.c\""), "no subsystem has this NQN", "\"nqn.c\""),
-            (export("nqn = \"nqn.a\""), "the export must name one of 2 namespaces", "[[nbd.export]]"),
-            (export("nqn = \"nqn.a\"\nnamespace = 3"), "nqn.a has no namespace 3", "3"),
-            (export("nqn = \"nqn.b\"\nname = \"\""), "not a valid string for NBD", "\"\""),
+            (export("nqn = \"nqn.2024-01.a:c\""), "no subsystem has this NQN", "\"nqn.2024-01.a:c\""),
+            (export("nqn = \"nqn.2024-01.a:a\""), "the export must name one of 2 namespaces", "[[nbd.export]]"),
+            (export("nqn = \"nqn.2024-01.a:a\"\nnamespace = 3"), "nqn.2024-01.a:a has no namespace 3", "3"),
+            (export("nqn = \"nqn.2024-01.a:b\"\nname = \"\""), "not a valid string for NBD", "\"\""),
             ("listen = []\n".to_owned(), "no address to listen on", "[]"),
             ("listen = \"unix:\"\n".to_owned(), "\"unix:\" without a path", "\"unix:\""),
             ("port = 1\n".to_owned(), "unknown key \"port\"", "port"),

@@ -190,7 +190,7 @@ fn a_namespace_of_an_image_is_read_only_if_configured() {
 fn a_secret_may_be_in_a_file() {
     let text = ONE.replace(
         "[[subsystem.namespace]]",
-        "host = [{ nqn = \"nqn.2014-08.org.nvmexpress:uuid:1\", secret_file = \"h.key\" }]\n[[subsystem.namespace]]",
+        "host = [{ nqn = \"nqn.2014-08.org.nvmexpress:host1\", secret_file = \"h.key\" }]\n[[subsystem.namespace]]",
     );
     let read = |path: &str| {
         assert_eq!(path, "h.key", "the path is passed as written");
@@ -205,7 +205,7 @@ fn a_secret_may_be_in_a_file() {
 #[test]
 fn an_invalid_secret_is_not_printed() {
     let wrong = SECRET.replace("ia6z", "ia6y");
-    let host = format!("host = [{{ nqn = \"nqn.2014-08.org.nvmexpress:uuid:1\", secret = \"{wrong}\" }}]");
+    let host = format!("host = [{{ nqn = \"nqn.2014-08.org.nvmexpress:host1\", secret = \"{wrong}\" }}]");
     let error = parse(&ONE.replace("[[subsystem.namespace]]", &format!("{host}\n[[subsystem.namespace]]")));
     let error = error.expect_err("a letter was changed");
     assert!(error.message.starts_with("invalid DH-HMAC-CHAP secret"), "{}", error.message);
@@ -236,7 +236,7 @@ fn each_error_has_its_position() {
     let cases = [
         ("[server]\n".to_owned(), "no subsystem is configured", ""),
         ("[[subsystem]]\nnqn = \"a\"\n".to_owned(), "not a valid NQN", "\"a\""),
-        ("[[subsystem]]\nnqn = \"nqn.a\"\n".to_owned(), "this subsystem has no namespace", "[[subsystem]]"),
+        ("[[subsystem]]\nnqn = \"nqn.2024-01.a:a\"\n".to_owned(), "this subsystem has no namespace", "[[subsystem]]"),
         (twice, "duplicate NQN", "\"nqn.2026-01.io.zonda:a\""),
         (same_image, "this image is already used by another namespace", "\"a\""),
         (both, "a namespace needs exactly one of image, device, volume, pool and memory", "[[subsystem.namespace]]"),
