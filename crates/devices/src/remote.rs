@@ -1,5 +1,7 @@
 //! [`Remote`]: a namespace of an NVMe/TCP server.
 
+mod subsystems;
+
 use std::collections::HashMap;
 use std::net::{Shutdown, SocketAddr, ToSocketAddrs};
 use std::rc::Rc;
@@ -70,7 +72,7 @@ impl Remote {
         let mut remote = Remote::begin(url, resolve(url)?, options, ring.client(), ring.now())?;
         loop {
             if let Some(result) = remote.poll_ready(ring.now()) {
-                return result.map(|()| remote);
+                return result.map_err(|error| remote.with_subsystems(error, options)).map(|()| remote);
             }
             ring.run_once(remote.initiator.next_timeout())
                 .map_err(|error| DriveError::new(format!("the event loop failed: {error}"), ""))?;
@@ -105,6 +107,17 @@ impl Remote {
         remote.initiator.start(now);
         remote.work(now);
         Ok(remote)
+    }
+
+    /// The error with the subsystems of the server, if it has none of this name.
+    fn with_subsystems(&self, error: DriveError, options: &NamespaceOptions) -> DriveError {
+        match self.initiator.state() {
+            State::Failed(found) if found.reason.is_unknown_subsystem() => {
+                let help = config(&self.url, options).map(|config| subsystems::remedy(self.address, config));
+                DriveError { help: help.unwrap_or_else(|_| error.help.clone()), ..error }
+            }
+            _ => error,
+        }
     }
 
     /// When to poll next while connecting, unless the ring wakes the caller before.

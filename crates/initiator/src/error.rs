@@ -75,6 +75,16 @@ pub enum Reason {
     DiscoveryLog,
 }
 
+impl Reason {
+    /// Whether the server has no subsystem of this name, or not for this host.
+    #[must_use]
+    pub fn is_unknown_subsystem(&self) -> bool {
+        use zonda_nvme::fabrics::connect_offsets::SUBSYSTEM_NQN;
+        let Reason::Status { status, result, .. } = self else { return false };
+        *status == StatusCode::CONNECT_INVALID_PARAMETERS && result >> 16 & 1 == 1 && *result as u16 == SUBSYSTEM_NQN
+    }
+}
+
 impl InitiatorError {
     /// Whether a retry cannot succeed unless one side changes.
     #[must_use]
@@ -165,7 +175,9 @@ fn connect_remedy(status: StatusCode, result: u64) -> &'static str {
     if status == StatusCode::CONNECT_INVALID_PARAMETERS {
         let (is_data, offset) = (result >> 16 & 1 == 1, result as u16);
         return match (is_data, offset) {
-            (true, at::SUBSYSTEM_NQN) => "the server has no such subsystem: check its NQN",
+            (true, at::SUBSYSTEM_NQN) => {
+                "the server has no such subsystem: check its NQN; nvme discover lists those of a server"
+            }
             (true, at::HOST_NQN) => "the server does not accept this host NQN: check it",
             (true, at::HOST_ID) => "the server does not accept this host identifier: check it",
             (true, at::CONTROLLER_ID) => "the controller does not exist any more: connect again",
@@ -277,7 +289,10 @@ mod tests {
         use zonda_nvme::fabrics::connect_offsets as at;
         const IN_DATA: u64 = 1 << 16;
         for (field, words) in [
-            (IN_DATA | u64::from(at::SUBSYSTEM_NQN), "the server has no such subsystem: check its NQN"),
+            (
+                IN_DATA | u64::from(at::SUBSYSTEM_NQN),
+                "the server has no such subsystem: check its NQN; nvme discover lists those of a server",
+            ),
             (IN_DATA | u64::from(at::HOST_NQN), "the server does not accept this host NQN: check it"),
             (IN_DATA | u64::from(at::HOST_ID), "the server does not accept this host identifier: check it"),
             (IN_DATA | u64::from(at::CONTROLLER_ID), "the controller does not exist any more: connect again"),

@@ -173,6 +173,20 @@ fn a_host_that_is_not_allowed_is_named_and_can_choose_its_nqn() {
     assert!(help.contains("connect with one that is allowed: --host-nqn NQN"), "{help}");
     output_in(&directory, &["zone", "report", server.url(0), "--host-nqn", host]);
     server.stop();
+    file(&directory, "loose.toml", config("nqn.2014-08.org.nvmexpress:uuid:..."));
+    let (error, _) = refusal(&directory, &["serve", "--config", "loose.toml"]);
+    assert!(error.contains("must be followed by a UUID of 36 characters"), "{error}");
+}
+
+#[test]
+fn an_unknown_subsystem_is_answered_with_those_that_the_server_has() {
+    let directory = make("followed-subsystem");
+    let server = Server::start(&directory, &["d"]);
+    let wrong = server.url(0).replace("io.zonda:d", "io.zonda:e");
+    let (error, help) = refusal(&directory, &["zone", "report", &wrong]);
+    assert!(error.contains("io.zonda:e"), "{error}");
+    assert_eq!(help, "check its NQN: the server has nqn.2026-01.io.zonda:d");
+    server.stop();
 }
 
 /// A configuration with these keys of `[server]`, and these lines at its end.
