@@ -6,7 +6,7 @@ use std::fmt;
 use std::rc::Rc;
 
 use crate::ring::Shared;
-use crate::{Done, Operation};
+use crate::{Done, Operation, RegisteredBuffer};
 
 /// One user of a ring, with an inbox of its own: its tokens mean nothing to other clients.
 ///
@@ -44,10 +44,24 @@ impl Client {
     ///
     /// # Panics
     /// With more than [`crate::limits::OPERATIONS_MAX`] operations outstanding on the ring; with a
-    /// receive whose buffer has no spare capacity; with a socket that another ring has used.
+    /// receive whose buffer has no spare capacity; with a socket or a
+    /// registered buffer of another ring.
     pub fn submit(&self, token: u64, operation: Operation) {
         self.inbox.outstanding.set(self.inbox.outstanding.get() + 1);
         self.shared.submit(&self.inbox, token, operation);
+    }
+
+    /// A buffer for `capacity` bytes, not zero, whose memory the kernel has pinned. It may be used by any
+    /// client of this ring, and dropped on any thread, also after the ring.
+    ///
+    /// `None`, and buffers of the caller's own are the alternative: when no buffer of the size is free;
+    /// when `capacity` is more than the largest of [`crate::limits::REGISTERED_SLOT_BYTES`]; on epoll;
+    /// when the kernel refuses to register buffers, for want of lockable memory for instance
+    /// (`RLIMIT_MEMLOCK`); with too small a [`registered_bytes`](crate::RingOptions); after the ring was
+    /// dropped.
+    #[must_use]
+    pub fn registered_buffer(&self, capacity: usize) -> Option<RegisteredBuffer> {
+        self.shared.registered_buffer(capacity)
     }
 
     /// The next operation that has ended, in the order in which they ended.

@@ -1,5 +1,5 @@
 //! Requests to a block device beside reads and writes, and to an NVMe namespace (`ioctl`). They block, so they are for threads
-//! beside the loop. One of the four files with unsafe code.
+//! beside the loop. One of the five files with unsafe code.
 //!
 //! The structures and numbers are those of `linux/blkzoned.h` and
 //! `linux/nvme_ioctl.h`. Their bytes are the caller's.

@@ -1,4 +1,4 @@
-//! Bytes that the kernel wrote into spare capacity become part of the buffer. One of the four files
+//! Bytes that the kernel wrote into spare capacity become part of the buffer. One of the five files
 //! with unsafe code.
 #![allow(unsafe_code)]
 

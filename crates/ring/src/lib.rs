@@ -12,14 +12,15 @@
 //!
 //! # What is absent
 //! No protocol, no policy, no interpretation of bytes: no retries, no timeouts of operations (a
-//! caller shuts the socket down), no buffer pools, no limits on what a peer may request. The one
-//! bound here, [`limits::OPERATIONS_MAX`], catches callers that have none of their own.
+//! caller shuts the socket down), no buffer pools but that of registered buffers, no limits on what a
+//! peer may request. The one bound of operations, [`limits::OPERATIONS_MAX`], catches callers that have
+//! none of their own.
 //!
 //! # Unsafe code
-//! It lives in four files: `filled.rs` (bytes that the kernel wrote become part of a buffer),
+//! It lives in five files: `filled.rs` (bytes that the kernel wrote become part of a buffer),
 //! `uring/sys.rs` (memory lent to the kernel) and `device_control.rs` (requests to block devices and to
-//! NVMe namespaces), and `passthrough.rs` (memory lent to an NVMe device). The rest of the crate denies
-//! it.
+//! NVMe namespaces), `passthrough.rs` (memory lent to an NVMe device) and `registered.rs` (memory that the
+//! kernel has pinned). The rest of the crate denies it.
 //!
 //! ```
 //! use std::rc::Rc;
@@ -57,6 +58,7 @@ pub mod limits;
 mod operation;
 mod options;
 mod passthrough;
+mod registered;
 mod ring;
 mod send_queue;
 mod socket;
@@ -73,6 +75,7 @@ pub use file::{File, FileOptions};
 pub use operation::{Done, Operation, Outcome};
 pub use options::{Backend, RingOptions};
 pub use passthrough::{CommandData, NvmeAnswer, NvmeCommand, PassthroughDone, PassthroughQueue};
+pub use registered::RegisteredBuffer;
 pub use ring::Ring;
 pub use socket::Socket;
 pub use waker::Waker;

@@ -32,6 +32,16 @@ pub const EVENTS_PER_WAIT: usize = 256;
 pub const BACKLOG: i32 = 4096;
 /// Bytes of the zeros that stand in for a hole, written piece by piece.
 pub const ZEROS_BYTES: usize = 64 << 10;
+/// Bytes of registered buffers of one ring, by default. They are pinned when the first is used, and a
+/// server takes them from its memory budget. 64 reads of 128 KiB, and more of fewer bytes, have one.
+pub const REGISTERED_BYTES_DEFAULT: usize = 32 << 20;
+/// Bytes of registered buffers of one ring at most.
+pub const REGISTERED_BYTES_MAX: usize = 64 << 20;
+/// The least that is worth registering: half of what users other than root may lock by default
+/// (`RLIMIT_MEMLOCK`, 8 MiB since Linux 5.16).
+pub const REGISTERED_BYTES_MIN: usize = 4 << 20;
+/// Sizes of registered buffers. Each has an equal part of them.
+pub const REGISTERED_SLOT_BYTES: [usize; 4] = [4 << 10, 16 << 10, 64 << 10, 128 << 10];
 /// The longest single sleep. An iteration that waits longer sleeps again; this keeps sums of times
 /// far from the kernel's limits.
 pub const SLEEP_MAX: Duration = Duration::from_secs(24 * 3600);
@@ -39,4 +49,14 @@ pub const SLEEP_MAX: Duration = Duration::from_secs(24 * 3600);
 pub const CLOSE_TIMEOUT: Duration = Duration::from_secs(30);
 
 const _: () = assert!(BYTES_PER_CALL <= i32::MAX as usize, "results of the kernel are i32");
+const _: () = assert!(REGISTERED_BYTES_MAX <= 1 << 30, "io_uring registers at most a GiB as one buffer");
+const _: () = assert!(
+    REGISTERED_BYTES_MIN.is_power_of_two()
+        && REGISTERED_BYTES_MIN <= REGISTERED_BYTES_DEFAULT
+        && REGISTERED_BYTES_DEFAULT <= REGISTERED_BYTES_MAX
+);
+const _: () = assert!(
+    (REGISTERED_BYTES_MIN / REGISTERED_SLOT_BYTES.len()).is_multiple_of(REGISTERED_SLOT_BYTES[3]),
+    "the part of each size consists of whole buffers"
+);
 const _: () = assert!(ENTRIES_DEFAULT <= ENTRIES_MAX && FILE_THREADS_DEFAULT <= FILE_THREADS_MAX);

@@ -5,7 +5,7 @@ use std::rc::Rc;
 
 use bytes::{Bytes, BytesMut};
 
-use crate::{Address, File, Socket};
+use crate::{Address, File, RegisteredBuffer, Socket};
 
 /// An operation. The ring owns its buffers, sockets and files until it has ended.
 #[derive(Debug)]
@@ -44,6 +44,25 @@ pub enum Operation {
         offset: u64,
         /// The destination; the bytes are appended.
         buffer: BytesMut,
+    },
+    /// [`Read`](Operation::Read) into a registered buffer.
+    ReadRegistered {
+        /// Opened for reading.
+        file: Rc<File>,
+        /// Offset in the file, in bytes.
+        offset: u64,
+        /// The destination, of this ring; the bytes are appended.
+        buffer: RegisteredBuffer,
+    },
+    /// Write all bytes of a registered buffer. On an error, [`Done::bytes`] is the number of bytes
+    /// written before it.
+    WriteRegistered {
+        /// Opened for writing.
+        file: Rc<File>,
+        /// Offset in the file, in bytes.
+        offset: u64,
+        /// The bytes, in a buffer of this ring.
+        buffer: RegisteredBuffer,
     },
     /// Write all of `pieces` one after another. On an error, [`Done::bytes`] is the number of bytes
     /// written before it.
@@ -107,7 +126,9 @@ pub enum Outcome {
     /// The buffer with the bytes read appended; [`Done::bytes`] of them, fewer than requested only
     /// at the end of the file.
     Read(BytesMut),
-    /// All pieces are written (to the page cache: [`Operation::Sync`] makes them durable).
+    /// The same of [`Operation::ReadRegistered`].
+    ReadRegistered(RegisteredBuffer),
+    /// All bytes are written (to the page cache: [`Operation::Sync`] makes them durable).
     Written,
     /// The data are durable.
     Synced,

@@ -30,6 +30,10 @@ pub struct RingOptions {
     /// Threads for file operations of the epoll backend, 1 to [`limits::FILE_THREADS_MAX`];
     /// io_uring has none.
     pub file_threads: usize,
+    /// Memory for [`RegisteredBuffer`](crate::RegisteredBuffer)s at most, in bytes (io_uring only): at
+    /// most [`limits::REGISTERED_BYTES_MAX`]; none if it is less than
+    /// [`limits::REGISTERED_BYTES_MIN`]. It is mapped and pinned when the first is requested.
+    pub registered_bytes: usize,
 }
 
 impl Default for RingOptions {
@@ -39,6 +43,7 @@ impl Default for RingOptions {
             backend: None,
             spin: limits::SPIN_DEFAULT,
             file_threads: limits::FILE_THREADS_DEFAULT,
+            registered_bytes: limits::REGISTERED_BYTES_DEFAULT,
         }
     }
 }

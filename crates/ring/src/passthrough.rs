@@ -1,5 +1,5 @@
 //! NVMe passthrough: commands to the character device of a namespace, on a ring of their own, whose
-//! entries are large enough for them. One of the four files with unsafe code.
+//! entries are large enough for them. One of the five files with unsafe code.
 //!
 //! The structure and the number of a command are those of `linux/nvme_ioctl.h`. Completions wake the
 //! loop whose [`Waker`] was given; its owner then reaps them with [`PassthroughQueue::poll_done`].

@@ -15,7 +15,9 @@ use crate::entries::Entries;
 use crate::epoll::Epoll;
 use crate::uring::Uring;
 use crate::work::{FileStep, FileWork, Pieces, Work, cancelled};
-use crate::{Backend, Client, Done, Operation, Outcome, RingOptions, Socket, Waker, filled, limits, send_queue};
+use crate::{
+    Backend, Client, Done, Operation, Outcome, RegisteredBuffer, RingOptions, Socket, Waker, filled, limits, send_queue,
+};
 
 /// An event loop of one thread.
 ///
@@ -52,6 +54,9 @@ enum Machine {
     Uring(Box<Uring>),
     Epoll(Box<Epoll>),
 }
+
+/// Why an operation with a registered buffer panics.
+const OF_ANOTHER_RING: &str = "a registered buffer is used on the ring that it is of";
 
 static RINGS_MADE: AtomicU64 = AtomicU64::new(0);
 
@@ -95,6 +100,10 @@ impl Ring {
         }
         if !(1..=limits::FILE_THREADS_MAX).contains(&options.file_threads) {
             return Err(invalid(format!("file threads of a ring must be 1 to {}", limits::FILE_THREADS_MAX)));
+        }
+        if options.registered_bytes > limits::REGISTERED_BYTES_MAX {
+            let message = format!("registered bytes of a ring must be at most {}", limits::REGISTERED_BYTES_MAX);
+            return Err(invalid(message));
         }
         // Polling on the only CPU delays the threads that are waited for.
         if thread::available_parallelism().is_ok_and(|processors| processors.get() == 1) {
@@ -146,6 +155,15 @@ impl Ring {
     #[must_use]
     pub fn client(&self) -> Client {
         Client::new(Rc::clone(&self.shared))
+    }
+
+    /// Memory that is mapped and pinned for registered buffers, in bytes.
+    #[must_use]
+    pub fn registered_bytes(&self) -> usize {
+        match &self.shared.core.borrow().machine {
+            Machine::Uring(uring) => uring.registered_bytes(),
+            Machine::Epoll(_) => 0,
+        }
     }
 
     /// A handle that ends [`run_once`](Ring::run_once) from any thread.
@@ -212,6 +230,14 @@ impl Shared {
         }
     }
 
+    pub(crate) fn registered_buffer(&self, capacity: usize) -> Option<RegisteredBuffer> {
+        let core = &mut *self.core.borrow_mut();
+        match &mut core.machine {
+            Machine::Uring(uring) if !core.is_closed && capacity > 0 => uring.registered_buffer(capacity),
+            _ => None,
+        }
+    }
+
     /// Cancels the outstanding operations of a client.
     pub(crate) fn abandon(&self, inbox: &Rc<Inbox>) {
         if let Ok(mut core) = self.core.try_borrow_mut() {
@@ -249,6 +275,14 @@ impl Shared {
                 let pieces = Pieces::new(pieces);
                 Work::File(FileWork::new(file.share(), FileStep::Write { offset, pieces }))
             }
+            Operation::ReadRegistered { file, offset, buffer } => {
+                let buffer = Some(buffer);
+                Work::File(FileWork::new(file.share(), FileStep::ReadRegistered { offset, buffer }))
+            }
+            Operation::WriteRegistered { file, offset, buffer } => {
+                let step = FileStep::WriteRegistered { offset, buffer, written: 0 };
+                Work::File(FileWork::new(file.share(), step))
+            }
             Operation::Sync { file, data_only } => {
                 Work::File(FileWork::new(file.share(), FileStep::Sync { data_only }))
             }
@@ -272,6 +306,12 @@ impl Core {
         {
             self.entries.has_news = true;
             return inbox.push(Done { token, result: Ok(outcome), bytes: 0 });
+        }
+        if let Work::File(file) = &work
+            && let Some(buffer) = file.registered_buffer()
+        {
+            let Machine::Uring(uring) = &self.machine else { panic!("{OF_ANOTHER_RING}") };
+            assert!(uring.has_registered(buffer), "{OF_ANOTHER_RING}");
         }
         let sender = if let Work::Send { socket, .. } = &work { Some(Rc::clone(socket)) } else { None };
         let key = self.entries.insert(inbox, token, work);

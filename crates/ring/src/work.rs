@@ -11,7 +11,7 @@ use bytes::{Bytes, BytesMut};
 use rustix::fs::FallocateFlags;
 use rustix::io::Errno;
 
-use crate::{Outcome, Socket, filled, limits};
+use crate::{Outcome, RegisteredBuffer, Socket, filled, limits};
 
 /// The remaining work of an operation.
 pub(crate) enum Work {
@@ -52,6 +52,16 @@ pub(crate) enum FileStep {
         offset: u64,
         pieces: Pieces,
     },
+    /// The buffer is absent once the read has ended.
+    ReadRegistered {
+        offset: u64,
+        buffer: Option<RegisteredBuffer>,
+    },
+    WriteRegistered {
+        offset: u64,
+        buffer: RegisteredBuffer,
+        written: usize,
+    },
     Sync {
         data_only: bool,
     },
@@ -84,6 +94,9 @@ pub(crate) struct Pieces {
     queue: VecDeque<Bytes>,
     left: u64,
 }
+
+/// Why a read into a registered buffer has it.
+pub(crate) const HAS_BUFFER: &str = "a read that has not ended has its buffer";
 
 static ZEROS: [u8; limits::ZEROS_BYTES] = [0; limits::ZEROS_BYTES];
 
@@ -133,9 +146,22 @@ impl FileWork {
     pub(crate) fn outcome_if_empty(&mut self) -> Option<Outcome> {
         match &mut self.step {
             FileStep::Read { buffer, .. } if filled::spare(buffer) == 0 => Some(Outcome::Read(std::mem::take(buffer))),
+            FileStep::ReadRegistered { buffer, .. } if buffer.as_ref().is_some_and(|buffer| buffer.spare().1 == 0) => {
+                buffer.take().map(Outcome::ReadRegistered)
+            }
             FileStep::Write { pieces, .. } if pieces.is_empty() => Some(Outcome::Written),
+            FileStep::WriteRegistered { buffer, .. } if buffer.as_ref().is_empty() => Some(Outcome::Written),
             FileStep::Punch { length: 0, .. } => Some(Outcome::Punched),
             FileStep::Allocate { length: 0, .. } => Some(Outcome::Allocated),
+            _ => None,
+        }
+    }
+
+    /// The registered buffer of a request that has not ended.
+    pub(crate) fn registered_buffer(&self) -> Option<&RegisteredBuffer> {
+        match &self.step {
+            FileStep::ReadRegistered { buffer, .. } => buffer.as_ref(),
+            FileStep::WriteRegistered { buffer, .. } => Some(buffer),
             _ => None,
         }
     }
@@ -149,7 +175,10 @@ impl FileWork {
             Err(error) => return self.refused(error),
         };
         self.moved += match self.step {
-            FileStep::Read { .. } | FileStep::Write { .. } => count,
+            FileStep::Read { .. }
+            | FileStep::Write { .. }
+            | FileStep::ReadRegistered { .. }
+            | FileStep::WriteRegistered { .. } => count,
             _ => 0,
         };
         Progress::Ended(match &mut self.step {
@@ -167,6 +196,24 @@ impl FileWork {
                     (true, _) => Ok(Outcome::Written),
                     (false, 0) => Err(ErrorKind::WriteZero.into()),
                     (false, _) => return Progress::More,
+                }
+            }
+            FileStep::ReadRegistered { offset, buffer } => {
+                *offset += count;
+                let read = buffer.take().expect(HAS_BUFFER);
+                if count > 0 && read.spare().1 > 0 {
+                    *buffer = Some(read);
+                    return Progress::More;
+                }
+                Ok(Outcome::ReadRegistered(read))
+            }
+            FileStep::WriteRegistered { offset, buffer, written } => {
+                *offset += count;
+                *written += count as usize;
+                match (buffer.as_ref().len() - *written, count) {
+                    (0, _) => Ok(Outcome::Written),
+                    (_, 0) => Err(ErrorKind::WriteZero.into()),
+                    (..) => return Progress::More,
                 }
             }
             FileStep::Zero { offset, length } => {
@@ -229,6 +276,9 @@ impl FileWork {
                 let mut slices = Vec::new();
                 pieces.describe(&mut slices);
                 rustix::io::pwritev(fd, &slices, *offset)?
+            }
+            FileStep::ReadRegistered { .. } | FileStep::WriteRegistered { .. } => {
+                panic!("registered buffers are of io_uring, which uses no thread pool")
             }
             FileStep::Zero { offset, length } => rustix::io::pwrite(fd, zeros(*length), *offset)?,
             FileStep::Sync { data_only: true } => rustix::fs::fdatasync(fd).map(|()| 0)?,

@@ -23,7 +23,7 @@ use crate::clock::Clock;
 use crate::entries::Entries;
 use crate::spin::Spin;
 use crate::work::Work;
-use crate::{RingOptions, Socket, Waker, limits, send_queue};
+use crate::{RegisteredBuffer, RingOptions, Socket, Waker, limits, send_queue};
 
 use sys::{Completion, Queue};
 
@@ -56,7 +56,7 @@ pub(crate) struct Uring {
 impl Uring {
     pub(crate) fn new(options: &RingOptions, clock: Clock, waker: Waker) -> io::Result<Uring> {
         let mut uring = Uring {
-            queue: Queue::new(options.entries)?,
+            queue: Queue::new(options.entries, options.registered_bytes)?,
             clock,
             spin: Spin::new(options.spin),
             waker,
@@ -79,6 +79,18 @@ impl Uring {
 
     pub(crate) fn start(&mut self, key: usize) {
         self.pending.push_back(key);
+    }
+
+    pub(crate) fn registered_buffer(&mut self, capacity: usize) -> Option<RegisteredBuffer> {
+        self.queue.registered_buffer(capacity)
+    }
+
+    pub(crate) fn has_registered(&self, buffer: &RegisteredBuffer) -> bool {
+        self.queue.has_registered(buffer)
+    }
+
+    pub(crate) fn registered_bytes(&self) -> usize {
+        self.queue.registered_bytes()
     }
 
     pub(crate) fn list_sender(&mut self, socket: Rc<Socket>) {

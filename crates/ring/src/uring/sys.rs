@@ -1,8 +1,8 @@
-//! Memory lent to the kernel: the submission and completion queues. One of the four files with
+//! Memory lent to the kernel: the submission and completion queues. One of the five files with
 //! unsafe code.
 //!
-//! Soundness: a request points into the heap memory of an entry (buffers, pieces) or of a
-//! [`Message`] kept here. Lending marks the entry; the table keeps a marked entry, and does not
+//! Soundness: a request points into the heap memory of an entry (buffers, pieces), into the slot of a
+//! registered buffer that the entry owns, or into the heap memory of a [`Message`] kept here. Lending marks the entry; the table keeps a marked entry, and does not
 //! touch its work, until its completion is reaped here and the mark is cleared. If the table is
 //! dropped before that, it leaks marked entries, and this module leaks their messages. Moving an
 //! entry inside the table moves no heap memory.
@@ -11,6 +11,7 @@
 use std::collections::BTreeMap;
 use std::io;
 use std::os::fd::{AsRawFd, BorrowedFd, FromRawFd, OwnedFd, RawFd};
+use std::sync::Arc;
 
 use io_uring::types::{Fd, FsyncFlags, SubmitArgs, Timespec};
 use io_uring::{IoUring, Probe, opcode, squeue};
@@ -21,8 +22,9 @@ use rustix::net::{SendFlags, SocketFlags};
 use zonda_zoned::Duration;
 
 use crate::entries::Entries;
-use crate::work::{FileStep, FileWork, HOLE, Work, zeros};
-use crate::{filled, limits, send_queue};
+use crate::registered::Pool;
+use crate::work::{FileStep, FileWork, HAS_BUFFER, HOLE, Work, zeros};
+use crate::{RegisteredBuffer, filled, limits, send_queue};
 
 /// The two queues shared with the kernel.
 pub(super) struct Queue {
@@ -30,6 +32,17 @@ pub(super) struct Queue {
     /// Message headers and vectors that the kernel reads, by the key of the operation.
     messages: BTreeMap<usize, Box<Message>>,
     can_set_length: bool,
+    registration: Registration,
+}
+
+/// The registered buffers.
+enum Registration {
+    /// None was requested so far; at most so many bytes.
+    Later(usize),
+    /// Registered as the buffer with index 0.
+    Done(Arc<Pool>),
+    /// The kernel has refused, or there are to be none.
+    Refused,
 }
 
 /// A completion queue entry.
@@ -78,7 +91,7 @@ const CANCEL: u64 = u64::MAX - 1;
 
 impl Queue {
     /// Creates a ring with as many of the flags as the kernel supports.
-    pub(super) fn new(entries: u32) -> io::Result<Queue> {
+    pub(super) fn new(entries: u32, registered_bytes: usize) -> io::Result<Queue> {
         let ring = make(entries)?;
         let parameters = ring.params();
         if !(parameters.is_feature_ext_arg() && parameters.is_feature_nodrop() && parameters.is_feature_fast_poll()) {
@@ -87,7 +100,36 @@ impl Queue {
         let mut probe = Probe::new();
         let can_set_length =
             ring.submitter().register_probe(&mut probe).is_ok() && probe.is_supported(opcode::Ftruncate::CODE);
-        Ok(Queue { ring, messages: BTreeMap::new(), can_set_length })
+        let registration = Registration::Later(registered_bytes);
+        Ok(Queue { ring, messages: BTreeMap::new(), can_set_length, registration })
+    }
+
+    /// A registered buffer, if one is free.
+    pub(super) fn registered_buffer(&mut self, capacity: usize) -> Option<RegisteredBuffer> {
+        if let Registration::Later(most) = self.registration {
+            self.registration = Registration::of(most, |pool| self.register(pool));
+        }
+        let Registration::Done(pool) = &self.registration else { return None };
+        pool.take(capacity)
+    }
+
+    /// Registers a pool.
+    fn register(&self, pool: &Pool) -> io::Result<()> {
+        let (base, length) = pool.range();
+        let vector = Vector { base, length };
+        // SAFETY: a `Vector` is a `struct iovec`.
+        let vectors = unsafe { std::slice::from_raw_parts((&raw const vector).cast(), 1) };
+        // SAFETY: the mapping is the pool's. The kernel pins its pages, so that it needs no mapping
+        // afterwards, and writes only where a request tells it to: into slots that are lent.
+        unsafe { self.ring.submitter().register_buffers(vectors) }
+    }
+
+    pub(super) fn has_registered(&self, buffer: &RegisteredBuffer) -> bool {
+        matches!(&self.registration, Registration::Done(pool) if buffer.is_of(pool))
+    }
+
+    pub(super) fn registered_bytes(&self) -> usize {
+        if let Registration::Done(pool) = &self.registration { pool.range().1 } else { 0 }
     }
 
     pub(super) fn can_set_length(&self) -> bool {
@@ -241,6 +283,14 @@ impl Queue {
                     return Described::Message(request, message);
                 }
             }
+            FileStep::ReadRegistered { offset, buffer } => {
+                let (start, length) = buffer.as_ref().expect(HAS_BUFFER).spare();
+                opcode::ReadFixed::new(fd, start, length as u32, POOL_INDEX).offset(*offset).build()
+            }
+            FileStep::WriteRegistered { offset, buffer, written } => {
+                let left = &buffer.as_ref()[*written..];
+                opcode::WriteFixed::new(fd, left.as_ptr(), left.len() as u32, POOL_INDEX).offset(*offset).build()
+            }
             FileStep::Zero { offset, length } => {
                 let piece = zeros(*length);
                 opcode::Write::new(fd, piece.as_ptr(), piece.len() as u32).offset(*offset).build()
@@ -258,6 +308,22 @@ impl Queue {
             }
             FileStep::SetLength { length } => opcode::Ftruncate::new(fd, *length).build(),
         })
+    }
+}
+
+impl Registration {
+    /// Registers `most` bytes, or as many as the user may lock. `register` passes a pool to the kernel.
+    fn of(most: usize, register: impl Fn(&Pool) -> io::Result<()>) -> Registration {
+        let mut length = if most == 0 { 0 } else { 1 << most.ilog2() };
+        while length >= limits::REGISTERED_BYTES_MIN {
+            let Ok(pool) = Pool::map(length) else { break };
+            match register(&pool) {
+                Ok(()) => return Registration::Done(Arc::new(pool)),
+                Err(error) if error.raw_os_error() == Some(Errno::NOMEM.raw_os_error()) => length /= 2,
+                Err(_) => break,
+            }
+        }
+        Registration::Refused
     }
 }
 
@@ -295,6 +361,8 @@ enum Described {
 
 /// `MSG_WAITALL`: the kernel continues by itself after a short send.
 const WAIT_ALL: u32 = 0x100;
+/// The index of the only registered buffer.
+const POOL_INDEX: u16 = 0;
 
 /// Clears the mark of an entry that the kernel has ended, and adds the bytes it wrote to the
 /// buffer.
@@ -308,6 +376,9 @@ fn take_back(entries: &mut Entries, key: usize, completion: &mut Completion) {
             // SAFETY: the kernel has written `count` bytes from the start of the spare capacity
             // that it was lent, and the buffer was not touched since.
             unsafe { filled::append(buffer, count) };
+        }
+        Work::File(FileWork { step: FileStep::ReadRegistered { buffer, .. }, .. }) => {
+            buffer.as_mut().expect(HAS_BUFFER).append(count);
         }
         Work::Accept { .. } => {
             // SAFETY: the result of an accept is a new descriptor, which nothing else owns.
@@ -346,4 +417,36 @@ fn poll(fd: RawFd, flags: PollFlags) -> squeue::Entry {
 fn fd_of(socket: &crate::Socket) -> Fd {
     use std::os::fd::AsFd;
     Fd(socket.as_fd().as_raw_fd())
+}
+
+#[cfg(test)]
+mod tests {
+    use std::cell::RefCell;
+
+    use super::*;
+    use crate::limits::{REGISTERED_BYTES_DEFAULT, REGISTERED_BYTES_MIN};
+
+    /// The bytes registered if the kernel allows `allowed`, and the sizes of the attempts.
+    fn registered(most: usize, allowed: usize, refusal: Errno) -> (usize, Vec<usize>) {
+        let attempts = RefCell::new(Vec::new());
+        let registration = Registration::of(most, |pool| {
+            let length = pool.range().1;
+            attempts.borrow_mut().push(length);
+            if length <= allowed { Ok(()) } else { Err(refusal.into()) }
+        });
+        let bytes = if let Registration::Done(pool) = &registration { pool.range().1 } else { 0 };
+        (bytes, attempts.into_inner())
+    }
+
+    #[test]
+    fn as_many_bytes_are_registered_as_the_user_may_lock() {
+        const MIB: usize = 1 << 20;
+        assert_eq!(registered(32 * MIB, usize::MAX, Errno::NOMEM), (32 * MIB, vec![32 * MIB]));
+        assert_eq!(registered(33 * MIB, 8 * MIB, Errno::NOMEM), (8 * MIB, vec![32 * MIB, 16 * MIB, 8 * MIB]));
+        let (bytes, attempts) = registered(REGISTERED_BYTES_DEFAULT, 0, Errno::NOMEM);
+        assert_eq!((bytes, attempts.last()), (0, Some(&REGISTERED_BYTES_MIN)), "no fewer are worth it");
+        assert_eq!(registered(32 * MIB, 8 * MIB, Errno::PERM), (0, vec![32 * MIB]), "fewer are refused, too");
+        assert_eq!(registered(REGISTERED_BYTES_MIN - 1, usize::MAX, Errno::NOMEM), (0, vec![]));
+        assert_eq!(registered(0, usize::MAX, Errno::NOMEM), (0, vec![]));
+    }
 }

@@ -5,4 +5,5 @@ mod support;
 
 mod event_loop;
 mod files;
+mod registered;
 mod sockets;
