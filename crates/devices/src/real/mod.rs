@@ -21,8 +21,9 @@
 //! # Order
 //! At most one write of a sequential zone is outstanding, so that neither an I/O scheduler nor the
 //! drive can change the order of writes. Commands that need an open or active resource wait for those
-//! before them that free one. Appends of one zone are outstanding together if the drive has them; if it
-//! has none, the machine chooses the block itself and writes there.
+//! before them that free one. Appends of one zone are passed to the drive in the order of submission,
+//! and are outstanding together, if the drive has them; if it has none, the machine chooses the block
+//! itself and writes there.
 
 mod adopt;
 mod buffers;
@@ -333,7 +334,7 @@ impl Machine {
     /// Passes parts that need not wait any more to the drive.
     fn start_ready(&mut self) {
         while let Some(key) = self.parts.next_ready() {
-            let part = &mut self.parts[key];
+            let part = &self.parts[key];
             if part.is_doomed || self.is_removed {
                 self.end_unstarted(key, if self.is_removed { Status::InternalError } else { Status::WriteFault });
                 continue;
@@ -341,7 +342,7 @@ impl Machine {
             let start = self.table.geometry().zone_start(part.zone);
             match part.operation(start) {
                 Some(operation) => {
-                    part.is_running = true;
+                    self.parts.start(key);
                     self.requests.push_back(Request { id: RequestId(u64::from(key.index())), operation });
                 }
                 None => self.end_part(key, Ok(Answer::Done)),

@@ -23,6 +23,8 @@ pub(super) struct Part {
     pub(super) is_running: bool,
     /// Depends on a write that has failed: it ends without being started.
     pub(super) is_doomed: bool,
+    /// An append that waits only for the start of an earlier one of its zone.
+    is_parked: bool,
     blockers: u32,
     waiters: Vec<Key<Part>>,
 }
@@ -72,6 +74,7 @@ impl Part {
             frees: false,
             is_running: false,
             is_doomed: false,
+            is_parked: false,
             blockers: 0,
             waiters: Vec::new(),
         }
@@ -103,6 +106,10 @@ impl Part {
 
     pub(super) fn is_management(&self) -> bool {
         matches!(self.work, Work::Manage(_) | Work::SetExtension { .. } | Work::Nothing)
+    }
+
+    fn is_append(&self) -> bool {
+        matches!(self.work, Work::Append { .. })
     }
 
     fn is_read(&self) -> bool {
@@ -169,8 +176,56 @@ impl Parts {
         }
     }
 
+    /// The next part that need not wait any more. Appends of a zone start in the order of submission: the
+    /// first one may open the zone, and wait for a resource, which those behind it need as well.
     pub(super) fn next_ready(&mut self) -> Option<Key<Part>> {
-        self.ready.pop_front()
+        loop {
+            let key = self.ready.pop_front()?;
+            if !self.overtakes(key) {
+                return Some(key);
+            }
+            self.parts[key].is_parked = true;
+        }
+    }
+
+    /// Whether a part is an append, and an earlier one of its zone has not started.
+    fn overtakes(&self, key: Key<Part>) -> bool {
+        let part = &self.parts[key];
+        let mut earlier = self.queues[part.zone.as_usize()].iter().take_while(|&&other| other != key);
+        part.is_append()
+            && !part.is_doomed
+            && earlier.any(|&other| self.parts[other].is_append() && !self.parts[other].is_running)
+    }
+
+    /// A part was passed to the drive.
+    pub(super) fn start(&mut self, key: Key<Part>) {
+        self.parts[key].is_running = true;
+        if self.parts[key].is_append() {
+            self.unpark(self.parts[key].zone);
+        }
+    }
+
+    /// The next append of a zone may start, if it waited for an earlier one only.
+    fn unpark(&mut self, zone: ZoneIndex) {
+        let mut waiting = self.queues[zone.as_usize()].iter().copied();
+        let is_next = |key: &Key<Part>| self.parts[*key].is_append() && !self.parts[*key].is_running;
+        if let Some(key) = waiting.find(is_next)
+            && std::mem::take(&mut self.parts[key].is_parked)
+        {
+            self.ready.push_back(key);
+        }
+    }
+
+    /// An append that fills its zone was accepted: the resources of the zone are free when all that are
+    /// outstanding have ended, in whatever order the drive places them.
+    pub(super) fn free_with_appends(&mut self, zone: ZoneIndex) {
+        for &key in &self.queues[zone.as_usize()] {
+            let part = &mut self.parts[key];
+            if part.is_append() && !part.frees {
+                part.frees = true;
+                self.freeing.push(key);
+            }
+        }
     }
 
     /// Removes a part that has ended, and unblocks those that wait for it.
@@ -189,6 +244,9 @@ impl Parts {
             if waiter_part.blockers == 0 {
                 self.ready.push_back(waiter);
             }
+        }
+        if part.is_append() {
+            self.unpark(part.zone);
         }
         part
     }

@@ -210,11 +210,14 @@ impl Machine {
         grant.closed.into_iter().for_each(|zone| self.close(zone));
         let offset = grant.offset_blocks.0;
         // Where the drive places an append among those in flight is not known: it may touch the blocks
-        // of all of them.
+        // of all of them. Some may be from before a reset, and behind this one.
         let in_flight = self.parts.of_zone(grant.zone).filter(|part| matches!(part.work, Work::Append { .. }));
-        let first = in_flight.map(|part| part.first).min().unwrap_or(offset);
+        let first = in_flight.map(|part| part.first).fold(offset, u64::min);
         let mut part = Part::new(Some(run), grant.zone, first, offset + blocks.0, Work::Append { buffer });
         part.frees = grant.filled;
+        if grant.filled {
+            self.parts.free_with_appends(grant.zone);
+        }
         self.add(part, grant.opened);
         self.end_share(run, Status::Success);
     }
