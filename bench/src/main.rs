@@ -4,7 +4,7 @@
 //! `sched`: what a scheduler adds to a command. `elastic`: what a pool adds to a command; `pool-mount`: the time to mount a pool after a crash.
 //! `erasure`: encoding parity and recovering lost chunks. `raid`: a redundant volume; `mount`: the
 //! time to mount a volume after a crash; `open`: the time to open an image after a crash. `serve`:
-//! a drive over NVMe/TCP on loopback. All of them without an argument; `--json` for scripts.
+//! a drive over NVMe/TCP on loopback; `drive`: reads and writes of a drive of this machine. All of them without an argument; `--json` for scripts.
 //! `docs/performance.md` has the figures and explains them, `docs/internals/zone-allocation.md`
 //! those of `allocation`.
 
@@ -12,6 +12,7 @@ mod allocation;
 mod elastic;
 mod erasure;
 mod host;
+mod local_drive;
 mod model;
 mod mount;
 mod opening;
@@ -22,8 +23,8 @@ mod sched;
 mod serve;
 
 /// The benchmarks.
-const NAMES: [&str; 10] =
-    ["model", "allocation", "sched", "elastic", "pool-mount", "erasure", "raid", "mount", "open", "serve"];
+const NAMES: [&str; 11] =
+    ["model", "allocation", "sched", "elastic", "pool-mount", "erasure", "raid", "mount", "open", "serve", "drive"];
 
 /// The allocator of the `zonda` program.
 #[global_allocator]
@@ -73,6 +74,9 @@ fn main() {
     }
     if wants("serve") {
         serve::run_all(as_json);
+    }
+    if wants("drive") {
+        local_drive::run_all(as_json);
     }
 }
 

@@ -79,6 +79,8 @@ pub use pool::{
 };
 pub use probe::{DriveUser, user_of_drive};
 pub use read_only::ReadOnlyImage;
+#[cfg(feature = "testing")]
+pub use real::device_without_zones;
 pub use real::{DeviceMode, SIGNATURE_BYTES, open_device, signature_of};
 pub use remote::Remote;
 pub use repair::repair_image;

@@ -25,9 +25,15 @@ const MACHINE_PARTS: u64 = 4;
 const FILES_RESERVED: u64 = 64;
 /// The smallest limit of open files of a server: half of what is beyond the reserve is for 32 connections.
 const FILES_MIN: u64 = FILES_RESERVED + 64;
+/// Registered buffers of the ring have at most this part of what a budget has beyond the smallest one.
+const REGISTERED_PARTS: u64 = 8;
 /// Bytes that are reserved for each connection.
 const RESERVED_BYTES: usize = SHARE_BYTES + RECEIVE_BYTES;
 
+const _: () = assert!(
+    REGISTERED_PARTS >= 2,
+    "half of a pool without the registered buffers is at least half of the pool of the smallest budget"
+);
 const _: () = assert!(MEMORY_MIN <= MEMORY_DEFAULT_MAX);
 const _: () = assert!(
     MEMORY_MIN as usize / 4 + SHARE_BYTES >= zonda_nbd::limits::REQUEST_BYTES_MAX as usize + nbd::REPLY_RESERVE_BYTES,
@@ -81,6 +87,12 @@ pub(crate) fn files() -> Result<u64, ServeError> {
     }
 }
 
+/// Memory for registered buffers of the ring, in bytes, of a budget of `bytes`.
+pub(crate) fn registered_bytes(bytes: u64) -> usize {
+    let part = bytes.saturating_sub(MEMORY_MIN) / REGISTERED_PARTS;
+    usize::try_from(part).unwrap_or(usize::MAX).min(zonda_ring::limits::REGISTERED_BYTES_DEFAULT)
+}
+
 /// The default budget of a server.
 pub(crate) fn default_bytes() -> u64 {
     (machine_bytes() / MACHINE_PARTS).clamp(MEMORY_MIN, MEMORY_DEFAULT_MAX)
@@ -129,6 +141,20 @@ mod tests {
         assert_eq!((memory.limits.connections, memory.nbd_connections), (480 - 120, 120));
         let memory = Memory::of(4 << 30, 0, false);
         assert_eq!((memory.limits.connections, memory.limits.half_open), (32, 16));
+    }
+
+    #[test]
+    fn registered_buffers_leave_the_longest_request_its_memory() {
+        const MIB: u64 = 1 << 20;
+        assert_eq!(registered_bytes(MEMORY_MIN), 0);
+        assert_eq!(registered_bytes(MEMORY_MIN + 64 * MIB), 8 << 20);
+        assert_eq!(registered_bytes(4 << 30), 32 << 20);
+        for mib in [128, 129, 160, 192, 384, 864, 4096] {
+            let mut budget = Memory::of(mib * MIB, u64::MAX, true).budget;
+            budget.set_outside(registered_bytes(mib * MIB));
+            let longest = (32 << 20) + nbd::REPLY_RESERVE_BYTES;
+            assert!(budget.admit(&mut zonda_target::Account::default(), longest), "with {mib} MiB");
+        }
     }
 
     #[test]

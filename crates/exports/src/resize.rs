@@ -146,7 +146,7 @@ mod tests {
         };
         let plan = NbdPlan { listen: Vec::new(), read_only: false, tls: None, exports: None };
         let table = Table::build(&plan, &[candidate]).expect("it is conventional");
-        let ring = crate::server::ring(true, Duration::ZERO).expect("a ring");
+        let ring = crate::server::ring(true, Duration::ZERO, 0).expect("a ring");
         Nbd::new(&ring, 4, vec![table], Vec::new())
     }
 

@@ -174,6 +174,9 @@ impl Server {
         moved |= self.on_effects(now);
         // Memory released by NVMe/TCP and NBD is available to both.
         let outside = self.sockets.closing_bytes() + self.nbd.as_ref().map_or(0, Nbd::outside_bytes);
+        // Registered buffers hold data that is also held for a connection, but do not shrink when they are
+        // free.
+        let outside = outside + self.ring.registered_bytes();
         self.target.budget_mut().set_outside(outside);
         self.target.resume(now);
         moved | self.on_effects(now)
@@ -353,9 +356,9 @@ impl Server {
 }
 
 /// Creates the ring of a server.
-pub(crate) fn ring(epoll: bool, spin: Duration) -> Result<Ring, ServeError> {
+pub(crate) fn ring(epoll: bool, spin: Duration, registered_bytes: usize) -> Result<Ring, ServeError> {
     let backend = epoll.then_some(zonda_ring::Backend::Epoll);
-    Ring::new(RingOptions { backend, spin, ..RingOptions::default() }).map_err(|error| {
+    Ring::new(RingOptions { backend, spin, registered_bytes, ..RingOptions::default() }).map_err(|error| {
         ServeError::new(format!("cannot create the event loop: {error}"), "raise the limit of open files (ulimit -n)")
     })
 }

@@ -219,9 +219,9 @@ fn prepare(
     epoll: bool,
     before_opening: impl FnOnce() -> Result<(), ServeError>,
 ) -> Result<(Server, ServerInfo, Handle), ServeError> {
-    let bytes = plan.memory_bytes.unwrap_or_else(memory::default_bytes);
-    let memory = Memory::of(bytes, memory::files()?, !plan.nbd.is_empty());
-    let ring = server::ring(epoll, plan.spin)?;
+    let memory_bytes = plan.memory_bytes.unwrap_or_else(memory::default_bytes);
+    let memory = Memory::of(memory_bytes, memory::files()?, !plan.nbd.is_empty());
+    let ring = server::ring(epoll, plan.spin, memory::registered_bytes(memory_bytes))?;
     let (listeners, listen) = listen(&plan.listen)?;
     let nbd_listeners = nbd::listen(&plan)?;
     let auth = AuthPool::new(&ring.waker()).map_err(|error| {

@@ -16,9 +16,14 @@ pub(crate) fn aligned_buffer(length: usize) -> BytesMut {
     buffer
 }
 
+/// Whether the device accepts the address of these bytes.
+pub(crate) fn is_aligned(data: &[u8]) -> bool {
+    data.as_ptr().align_offset(ALIGNMENT_BYTES) == 0
+}
+
 /// The same bytes at an address that the device accepts.
 pub(crate) fn aligned(data: Bytes) -> Bytes {
-    if data.as_ptr().align_offset(ALIGNMENT_BYTES) == 0 {
+    if is_aligned(&data) {
         return data;
     }
     let mut buffer = aligned_buffer(data.len());

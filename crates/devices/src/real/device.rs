@@ -36,6 +36,25 @@ pub fn open_device(path: &Path, mode: DeviceMode, ring: &Ring) -> Result<Box<dyn
     PreparedDevice::open(path, mode)?.attach(ring.client(), ring.waker())
 }
 
+/// A block device without zones as a zoned drive whose zones are all full, or all empty: read and
+/// written as one, for benchmarks. Zones cannot be managed.
+///
+/// # Errors
+/// The error of `open(2)`.
+#[cfg(feature = "testing")]
+pub fn device_without_zones(
+    path: &Path,
+    geometry: &zonda_zoned::Geometry,
+    is_full: bool,
+    ring: &Ring,
+) -> std::io::Result<Box<dyn Drive>> {
+    let options = FileOptions { direct: true, ..FileOptions::read_write() };
+    let file = zonda_ring::File::open(path, options)?;
+    let state = if is_full { zonda_zoned::ZoneState::Full } else { zonda_zoned::ZoneState::Empty };
+    let found = super::FoundZone::new(state, zonda_zoned::Blocks::ZERO);
+    Ok(Box::new(KernelZoned::without_zones(file, geometry, &found, ring)))
+}
+
 /// A drive of this machine that was opened, and is not attached to a ring yet. The ring may belong to
 /// another thread.
 pub(crate) enum PreparedDevice {

@@ -49,8 +49,10 @@ use zonda_zoned::{
 };
 
 pub(crate) use adopt::table_of;
-pub(crate) use buffers::{aligned, aligned_buffer};
+pub(crate) use buffers::{aligned, aligned_buffer, is_aligned};
 pub(crate) use device::PreparedDevice;
+#[cfg(feature = "testing")]
+pub use device::device_without_zones;
 pub use device::{DeviceMode, open_device};
 pub(crate) use drive::{Opened, Queue, RealDrive};
 pub(crate) use overlay::Overlay;

@@ -26,7 +26,7 @@ use zonda_zoned::{BlockBuffer, Lba, Status, ZoneIndex};
 use crate::DriveError;
 use crate::real::{
     Abilities, Answer, DeviceMode, Opened, Queue, RawAction, RawError, RawOperation, RealDrive, Request, RequestId,
-    aligned, aligned_buffer, table_of,
+    aligned, aligned_buffer, is_aligned, table_of,
 };
 
 use report::{ReportedZone, SECTOR_BYTES, report_all};
@@ -77,6 +77,23 @@ impl PreparedBlockDevice {
         })?;
         let opened = Opened { table, abilities: Abilities::default(), identity: attributes.identity, notes };
         Ok(PreparedBlockDevice { file, opened })
+    }
+}
+
+#[cfg(any(test, feature = "testing"))]
+impl KernelZoned {
+    /// A file or block device without zones, read and written as if all its zones were in the state
+    /// `found`. Zones cannot be managed.
+    pub(crate) fn without_zones(
+        file: File,
+        geometry: &zonda_zoned::Geometry,
+        found: &crate::real::FoundZone,
+        ring: &zonda_ring::Ring,
+    ) -> KernelZoned {
+        let zones = vec![found.clone(); geometry.zone_count as usize];
+        let table = table_of(geometry, &zones).expect("the geometry has no limit of active zones");
+        let opened = Opened { table, abilities: Abilities::default(), identity: None, notes: Vec::new() };
+        KernelZoned::of(PreparedBlockDevice { file, opened }, ring.client(), ring.waker())
     }
 }
 
@@ -153,12 +170,24 @@ impl Queue for KernelQueue {
         let file = Rc::clone(&self.file);
         match operation {
             RawOperation::Read { start, blocks } => {
-                let length = (blocks.0 * self.block_bytes) as usize;
-                let read = Operation::Read { file, offset: self.offset(start), buffer: aligned_buffer(length) };
+                let (offset, length) = (self.offset(start), (blocks.0 * self.block_bytes) as usize);
+                let read = match self.client.registered_buffer(length) {
+                    Some(buffer) => Operation::ReadRegistered { file, offset, buffer },
+                    None => Operation::Read { file, offset, buffer: aligned_buffer(length) },
+                };
                 self.on_ring(id, Kind::Read(length), read);
             }
             RawOperation::Write { start, buffer } => {
-                let write = Operation::Write { file, offset: self.offset(start), pieces: vec![aligned(buffer.data)] };
+                let (offset, data) = (self.offset(start), buffer.data);
+                // Data that must be copied anyhow is copied to where the kernel needs not pin it.
+                let registered = if is_aligned(&data) { None } else { self.client.registered_buffer(data.len()) };
+                let write = match registered {
+                    Some(mut buffer) => {
+                        buffer.extend_from_slice(&data);
+                        Operation::WriteRegistered { file, offset, buffer }
+                    }
+                    None => Operation::Write { file, offset, pieces: vec![aligned(data)] },
+                };
                 self.on_ring(id, Kind::Write, write);
             }
             RawOperation::Flush => self.on_ring(id, Kind::Flush, Operation::Sync { file, data_only: true }),
@@ -194,10 +223,17 @@ impl Queue for KernelQueue {
         let fallback = if matches!(kind, Kind::Read(_)) { Status::UnrecoveredReadError } else { Status::WriteFault };
         let answer = match (kind, result) {
             (_, Err(error)) => Err(raw_error(&error, fallback)),
-            (Kind::Read(length), Ok(Outcome::Read(buffer))) if buffer.len() == length => {
-                Ok(Answer::Data(BlockBuffer { data: buffer.freeze(), metadata: Bytes::new() }))
+            (Kind::Read(length), Ok(outcome)) => {
+                let data = match outcome {
+                    Outcome::Read(buffer) => buffer.freeze(),
+                    Outcome::ReadRegistered(buffer) => buffer.freeze(),
+                    other => unreachable!("the outcome of a read is not {other:?}"),
+                };
+                match data.len() == length {
+                    true => Ok(Answer::Data(BlockBuffer { data, metadata: Bytes::new() })),
+                    false => Err(raw_error(&io::ErrorKind::UnexpectedEof.into(), fallback)),
+                }
             }
-            (Kind::Read(_), Ok(_)) => Err(raw_error(&io::ErrorKind::UnexpectedEof.into(), fallback)),
             (Kind::Write | Kind::Flush, Ok(_)) => Ok(Answer::Done),
         };
         Some((id, self.unless_removed(answer)))
@@ -265,7 +301,105 @@ fn cannot_open(path: &Path, error: &io::Error) -> DriveError {
 
 #[cfg(test)]
 mod tests {
+    use zonda_ring::limits::REGISTERED_BYTES_MIN;
+    use zonda_ring::{Ring, RingOptions};
+    use zonda_zoned::{
+        Blocks, Command, CommandId, CompletionQueue, Geometry, NamespaceId, Payload, ZoneState, ZonedDevice,
+    };
+
     use super::*;
+    use crate::real::FoundZone;
+
+    /// A drive of four empty zones of 1 MiB in a file, for a ring.
+    fn drive_in_file(directory: &Path, ring: &Ring) -> KernelZoned {
+        let geometry = Geometry {
+            block_size_bytes: 4096,
+            metadata_bytes: 0,
+            zone_size_blocks: Blocks(256),
+            zone_capacity_blocks: Blocks(256),
+            zone_count: 4,
+            max_active_zones: None,
+            max_open_zones: None,
+            max_transfer_blocks: Blocks(64),
+            max_append_blocks: Blocks(64),
+            ..Geometry::tiny()
+        };
+        let path = directory.join("drive");
+        std::fs::File::create(&path).and_then(|file| file.set_len(4 << 20)).unwrap();
+        let options = FileOptions::read_write();
+        let file = File::open(&path, FileOptions { direct: true, ..options }).or_else(|_| File::open(&path, options));
+        KernelZoned::without_zones(file.unwrap(), &geometry, &FoundZone::new(ZoneState::Empty, Blocks(0)), ring)
+    }
+
+    /// Executes operations, all of them outstanding together, and returns their outcomes in order.
+    fn execute(
+        drive: &mut KernelZoned,
+        ring: &Ring,
+        operations: Vec<zonda_zoned::Operation>,
+    ) -> Vec<zonda_zoned::Outcome> {
+        let count = operations.len();
+        let mut outcomes = std::collections::BTreeMap::new();
+        for (id, operation) in (0..).map(CommandId).zip(operations) {
+            drive.submit(ring.now(), Command::new(id, NamespaceId::FIRST, operation)).unwrap();
+        }
+        let mut completions = CompletionQueue::new();
+        while outcomes.len() < count {
+            drive.poll(ring.now(), &mut completions);
+            if completions.is_empty() {
+                ring.run_once(drive.next_timeout()).unwrap();
+            }
+            while let Some(completion) = completions.pop() {
+                assert_eq!(completion.status, Status::Success);
+                outcomes.insert(completion.id, completion.outcome);
+            }
+        }
+        outcomes.into_values().collect()
+    }
+
+    #[test]
+    fn reads_and_writes_have_the_same_data_with_and_without_registered_buffers() {
+        for registered_bytes in [0, REGISTERED_BYTES_MIN] {
+            let directory = tempfile::tempdir().unwrap();
+            let ring = Ring::new(RingOptions { registered_bytes, ..RingOptions::default() }).unwrap();
+            let mut drive = drive_in_file(directory.path(), &ring);
+            // One byte more, so that no write is aligned; and one transfer is longer than any registered buffer.
+            let content: Bytes = (0..4 << 20).map(|at: u32| (at / 4096 * 7 + at % 251) as u8).collect();
+            let shifted: Bytes = [&[0][..], &content].concat().into();
+            let lengths = [1, 3, 4, 5, 17, 32, 64, 130];
+            let mut writes = Vec::new();
+            for zone in 0..4_u64 {
+                let mut first = 0;
+                for length in lengths {
+                    let start = zone * 256 + first;
+                    let (from, count) = (start as usize * 4096, length as usize * 4096);
+                    for (first, count) in
+                        (0..count).step_by(64 * 4096).map(|at| (from + at, (count - at).min(64 * 4096)))
+                    {
+                        let data = shifted.slice(1 + first..1 + first + count);
+                        let payload = Payload::Bytes(Box::new(BlockBuffer { data, metadata: Bytes::new() }));
+                        let (start, blocks) = (Lba(first as u64 / 4096), Blocks(count as u64 / 4096));
+                        writes.push(zonda_zoned::Operation::Write { start, blocks, payload });
+                    }
+                    first += length;
+                }
+                assert_eq!(first, 256);
+            }
+            execute(&mut drive, &ring, writes);
+            assert!(std::fs::read(directory.path().join("drive")).unwrap() == content);
+            // More data than the registered buffers have, all of which is kept until the end.
+            for blocks in [1, 4, 5, 20, 32, 33, 64] {
+                let starts: Vec<u64> = (0..=1024 - blocks).step_by(blocks as usize).collect();
+                let read = |start: &u64| zonda_zoned::Operation::Read { start: Lba(*start), blocks: Blocks(blocks) };
+                let outcomes = execute(&mut drive, &ring, starts.iter().map(read).collect());
+                for (start, outcome) in starts.iter().zip(outcomes) {
+                    let zonda_zoned::Outcome::Data(Payload::Bytes(found)) = outcome else { panic!("{outcome:?}") };
+                    let from = *start as usize * 4096;
+                    assert!(found.data == content.slice(from..from + blocks as usize * 4096), "{blocks} from {start}");
+                }
+            }
+            assert!(ring.registered_bytes() <= registered_bytes);
+        }
+    }
 
     #[test]
     fn errors_of_the_block_layer_have_their_statuses() {
