@@ -1,5 +1,4 @@
 # zonda on drives of this guest. Programs: /test/zonda, /test/conformance.
-disk=/dev/nvme0n1
 PATH=$PATH:/test
 export NO_COLOR=1
 cd /tmp
@@ -40,6 +39,9 @@ stop_serving() {
     wait $server || fail "the server ended with $?: $(cat serve.log)"
 }
 
+wait_until "the drive of QEMU exists" find_own_drive
+disk=$drive
+
 modprobe null_blk nr_devices=0
 null_disk bare 2 1 0 0 0 32
 null_disk a 4 4 14 14 0 128
@@ -55,17 +57,17 @@ mkdir -p /mnt/z
 quietly mkzonefs $disk
 mount -t zonefs $disk /mnt/z
 refused_with "is in use" zonda zone report $disk
-refused_with "is in use" zonda zone report /dev/ng0n1
+refused_with "is in use" zonda zone report "$ng"
 umount /mnt/z
 
 step a reset says what it would destroy, by either driver
 refused_with "holds a zonefs file system" zonda zone reset $disk --all
-refused_with "holds a zonefs file system" zonda zone reset /dev/ng0n1 --all
-quietly zonda zone reset /dev/ng0n1 --all --yes
+refused_with "holds a zonefs file system" zonda zone reset "$ng" --all
+quietly zonda zone reset "$ng" --all --yes
 
 step zones that zonda changes are those that Linux reports
 quietly zonda zone finish $disk 1
-quietly zonda zone open /dev/ng0n1 2
+quietly zonda zone open "$ng" 2
 states=$(blkzone report $disk -c 4 | sed 's/.*zcond:.*(\(..\)).*/\1/' | tr '\n' ' ')
 [ "$states" = "em fu oe em " ] || fail "blkzone reports $states"
 quietly zonda zone reset $disk --all --yes
@@ -81,7 +83,7 @@ section zones-512e zonda zone report /dev/sda --json
 
 # The second namespace by another name. So zonda does not find its block device, whose limit transfers would have, and transfers 128 KiB
 # at most: QEMU 7.2 loses the end of metadata that are longer than 512 bytes and no multiple of that, as nvme-cli shows as well.
-number=$(cat /sys/class/nvme-generic/ng0n2/dev)
+number=$(cat "/sys/class/nvme-generic/${ng2#/dev/}/dev")
 mknod /dev/metadata c "${number%:*}" "${number#*:}"
 
 step conformance
@@ -89,9 +91,9 @@ if in_soak; then
     section conformance-bare conformance /dev/bare
     section conformance-scsi conformance /dev/sda
     section conformance-zns conformance $disk
-    section conformance-depth-1 conformance /dev/ng0n1 deallocates depth-1
+    section conformance-depth-1 conformance "$ng" deallocates depth-1
     section conformance-metadata conformance /dev/metadata deallocates depth-1
-    section conformance conformance /dev/ng0n1 deallocates
+    section conformance conformance "$ng" deallocates
 else
     section conformance conformance /dev/bare
 fi
@@ -153,13 +155,13 @@ survives_kill() {
 dd if=/dev/urandom of=/tmp/noise bs=1M count=4 2>/dev/null
 if in_soak; then
     survives_kill /dev/d 3072 21M
-    survives_kill /dev/nvme0n1 1024 8M
-    survives_kill /dev/ng0n1 1024 8M
+    survives_kill "$drive" 1024 8M
+    survives_kill "$ng" 1024 8M
     survives_kill /dev/sda 2048 16M
     grep -q "the 3 conventional zones of the drive are not used" serve.log || fail "$(cat serve.log)"
 else
     survives_kill /dev/d 3072 6M
-    survives_kill /dev/ng0n1 1024 2M
+    survives_kill "$ng" 1024 2M
 fi
 
 # volume_survives_kill NAME MEMBERS SIZE: the same for a volume.
@@ -194,7 +196,8 @@ if in_soak; then
 fi
 
 step a volume that needs a drive continues when the drive is plugged in again
-quietly zonda zone reset /dev/sda --all --yes
+# In a soak, it holds another volume.
+quietly zonda zone reset /dev/sda --all --yes --force
 quietly zonda volume create plug --members /dev/sda
 start_serving plug
 attach plug 1
@@ -218,11 +221,104 @@ detach plug
 stop_serving
 section check-plug zonda volume check plug --json
 
+# Drives of QEMU that can be unplugged, by names that stay the same: there is no udev.
+mkdir -p /dev/disk/by-id
+has_link() { # SERIAL
+    local number
+    number=$(controller_with "$1") && [ -c "/dev/ng${number}n1" ] && ln -sf "/dev/ng${number}n1" "/dev/disk/by-id/nvme-$1"
+}
+unplug() { # SERIAL
+    local number
+    number=$(controller_with "$1")
+    rm "/dev/disk/by-id/nvme-$1"
+    echo 1 >"$(readlink -f "/sys/class/nvme/nvme$number/device")/remove"
+}
+plug() { # SERIAL
+    echo 1 >/sys/bus/pci/rescan
+    wait_until "the drive $1 exists again" has_link "$1"
+}
+for serial in member0 member1 member2; do
+    wait_until "the drive $serial exists" has_link $serial
+done
+members=/dev/disk/by-id/nvme-member
+
+# has_noise FIRST COUNT: that part of $disk, in units of 128 KiB, is what was written there.
+has_noise() {
+    quietly dd if="$disk" of=/tmp/found bs=128k count="$2" skip="$1" iflag=direct
+    cmp -n $(($2 * 131072)) /tmp/noise /tmp/found || fail "$disk: the parts from $1 on are other ones"
+}
+write_noise() { dd if=/tmp/noise of="$disk" bs=128k count=8 seek="$1" oflag=direct 2>&1; }
+
+step a member by passthrough that is unplugged fails, and is re-added and resynchronized when it is plugged in again
+quietly zonda volume create ngs --level 5 --members ${members}0,${members}1,${members}2
+start_serving ngs
+attach ngs 1
+quietly write_noise 0
+unplug member1
+quietly write_noise 8
+wait_until "the member fails" grep -q "has failed" serve.log
+has_noise 0 8
+has_noise 8 8
+plug member1
+wait_until "the member is re-added" grep -q "is back: resynchronizing what it missed" serve.log
+section status-resynchronized zonda volume status ngs --wait --json
+# Without another member, what was written meanwhile is read from the one that was away.
+unplug member2
+quietly write_noise 16
+for part in 0 8 16; do
+    has_noise $part 8
+done
+plug member2
+two_are_back() { [ "$(grep -c "is back: resynchronizing" serve.log)" = 2 ]; }
+wait_until "the second member is re-added" two_are_back
+quietly zonda volume status ngs --wait --json
+if in_soak; then
+    # Under load, and in the middle of it.
+    options="--name=v --direct=1 --ioengine=libaio --iodepth=8 --bs=64k --verify=crc32c --size=16M"
+    # shellcheck disable=SC2086
+    fio $options --filename="$disk" --rw=randwrite --loops=3 >/tmp/fio-says 2>&1 &
+    load=$!
+    for serial in member0 member1 member2; do
+        sleep 2
+        unplug $serial
+        sleep 3
+        plug $serial
+        quietly zonda volume status ngs --wait --json
+    done
+    wait $load || fail "fio: $(cat /tmp/fio-says)"
+    # shellcheck disable=SC2086
+    quietly fio $options --filename="$disk" --rw=randread --verify_only
+fi
+detach ngs
+stop_serving
+section check-ngs zonda volume check ngs --json
+
+step a volume whose only drive is unplugged from passthrough waits for it
+quietly zonda zone reset ${members}0 --all --yes --force
+quietly zonda volume create ng --members ${members}0
+start_serving ng
+attach ng 1
+quietly write_noise 0
+unplug member0
+write_noise 8 >/dev/null &
+writer=$!
+wait_until "the server notices that the drive is missing" grep -q "the drive is missing" serve.log
+sleep 2
+kill -0 $writer || fail "a write to a missing drive did not wait: $(cat serve.log)"
+plug member0
+wait $writer || fail "the write has failed: $(cat serve.log)"
+grep -q "is reconnected" serve.log || fail "$(cat serve.log)"
+has_noise 0 8
+has_noise 8 8
+detach ng
+stop_serving
+section check-ng zonda volume check ng --json
+
 step a descriptor extension is on the drive
 quietly zonda zone reset /dev/metadata --all --yes
 head -c 64 /dev/urandom >/tmp/extension
-quietly nvme zns zone-mgmt-send /dev/ng0n2 --start-lba=0 --zsa=0x10 --data-len=64 --data=/tmp/extension
-section zones-extension zonda zone report /dev/ng0n2 --json
+quietly nvme zns zone-mgmt-send "$ng2" --start-lba=0 --zsa=0x10 --data-len=64 --data=/tmp/extension
+section zones-extension zonda zone report "$ng2" --json
 
 step zones that fail are read only and offline, and the host is told
 null_disk failing 4 3 14 14 0 64
@@ -258,7 +354,7 @@ vanish() {
     fio $options --filename="$disk" --size=8M --rw=write --time_based --runtime=60 >/dev/null 2>&1 &
     load=$!
     sleep 2
-    local_controller=$(readlink -f /sys/class/nvme/nvme0/device)
+    local_controller=$(readlink -f "/sys/class/nvme/nvme$(controller_with zonda)/device")
     echo 1 >"$local_controller/remove"
     if wait $load; then fail "no write to a missing drive has failed"; fi
     refused dd if="$disk" of=/dev/null bs=64k count=1 iflag=direct
@@ -268,7 +364,7 @@ vanish() {
     [ $status = 1 ] || fail "the server ended with $status: $(cat serve.log)"
     grep -q "the drive is missing, every command fails from now on" serve.log || fail "$(cat serve.log)"
     echo 1 >/sys/bus/pci/rescan
-    wait_until "the drive exists again" test -e "$1"
+    wait_until "the drive exists again" find_own_drive
 }
-vanish /dev/ng0n1
-vanish /dev/nvme0n1
+vanish "$ng"
+vanish "$drive"

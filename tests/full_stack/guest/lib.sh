@@ -113,6 +113,28 @@ disk_of() {
     return 1
 }
 
+# controller_with SERIAL: the number of the NVMe controller.
+controller_with() {
+    local path
+    for path in /sys/class/nvme/nvme*; do
+        if [[ "$(cat "$path/serial" 2>/dev/null)" == "$1"* ]]; then
+            echo "${path##*/nvme}"
+            return 0
+        fi
+    done
+    return 1
+}
+
+# find_own_drive: namespace 1 of the drive of QEMU, as $drive by the block layer and as $ng by passthrough; namespace 2 as $ng2.
+find_own_drive() {
+    local number
+    number=$(controller_with zonda) || return
+    drive=$(disk_of "nvme$number" 1) || return
+    ng=/dev/ng${drive#/dev/nvme}
+    ng2=${ng%n*}n$((3 - ${drive##*n}))
+    [ -c "$ng" ] && [ -c "$ng2" ]
+}
+
 # attach SUBSYSTEM NAMESPACES [options]: connects, waits for the disks, and sets $controller, $disk (namespace 1), $disk2.
 attach() {
     local name=$1 namespaces=$2 id

@@ -3,6 +3,7 @@ PATH=$PATH:/test
 export NO_COLOR=1
 cd /tmp
 
+wait_until "the drive of QEMU exists" find_own_drive
 modprobe null_blk nr_devices=0
 disk=/sys/kernel/config/nullb/memory
 mkdir $disk
@@ -47,11 +48,11 @@ probed scsi_debug /dev/sda 4
 grep -q "3 of the 128 zones are conventional" scsi_debug/zonda.toml || fail "$(cat scsi_debug/zonda.toml)"
 quietly zonda zone reset /dev/sda --all --yes
 served /dev/sda scsi_debug/zonda.toml
-probed passthrough /dev/ng0n1 0
-quietly zonda zone reset /dev/ng0n1 --all --yes
-served /dev/ng0n1 passthrough/zonda.toml
-probed nvme /dev/nvme0n1 0
-quietly zonda zone reset /dev/nvme0n1 --all --yes
-served /dev/nvme0n1 nvme/zonda.toml
+probed passthrough "$ng" 0
+quietly zonda zone reset "$ng" --all --yes
+served "$ng" passthrough/zonda.toml
+probed nvme "$drive" 0
+quietly zonda zone reset "$drive" --all --yes
+served "$drive" nvme/zonda.toml
 probed null_blk /dev/memory 0
 served /dev/memory null_blk/zonda.toml

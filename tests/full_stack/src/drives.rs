@@ -11,16 +11,21 @@ use crate::{Console, root};
 
 /// Disks of null_blk and scsi_debug are in the memory of the guest.
 const MEMORY_MIB: u32 = 1536;
-/// Size of the NVMe drive.
+/// Size of a namespace of the NVMe drive.
 const DRIVE_BYTES: u64 = 64 << 20;
+/// NVMe drives that can be unplugged.
+const MEMBERS: usize = 3;
+/// The size of each.
+const MEMBER_BYTES: u64 = 128 << 20;
 
-/// A guest with a zoned NVMe drive of QEMU, which has two namespaces, and with the programs `zonda` and `conformance`.
+/// A guest with zoned NVMe drives of QEMU, and with the programs `zonda` and `conformance`. The drive with the serial number
+/// `zonda` has two namespaces; `member0` to `member2` have one each.
 #[derive(Debug)]
 pub struct DrivesGuest {
     guest: Guest,
     extent: Extent,
-    /// The contents of its namespaces.
-    _drives: [TempPath; 2],
+    /// The contents of their namespaces.
+    _drives: Vec<TempPath>,
 }
 
 impl DrivesGuest {
@@ -34,25 +39,21 @@ impl DrivesGuest {
             return None;
         }
         let programs = programs();
-        let drives = [(); 2].map(|()| {
-            let drive = NamedTempFile::new().expect("a temporary file can be created");
-            drive.as_file().set_len(DRIVE_BYTES).expect("a sparse file takes no space");
-            drive.into_temp_path()
-        });
-        let mut qemu = vec!["-device".to_owned(), "nvme,id=controller,serial=zonda".to_owned()];
+        let mut machine = Machine::default();
+        machine.add_controller("controller", "zonda");
+        // Three active and two open zones, which the conformance checks know.
+        let zones = "zoned.zone_size=2M,zoned.zone_capacity=1M,zoned.max_active=3,zoned.max_open=2";
+        machine.add_namespace("controller", DRIVE_BYTES, zones);
         // The second one has metadata in a buffer of their own, and descriptor extensions.
-        for (id, (drive, more)) in drives.iter().zip(["", ",ms=8,zoned.descr_ext_size=64"]).enumerate() {
-            qemu.push("-drive".to_owned());
-            qemu.push(format!("if=none,id=zns{id},file={},format=raw,discard=unmap", drive.display()));
-            qemu.push("-device".to_owned());
-            // Three active and two open zones, which the conformance checks know.
-            qemu.push(format!(
-                "nvme-ns,drive=zns{id},bus=controller,zoned=on,zoned.zone_size=2M,zoned.zone_capacity=1M,\
-                 zoned.max_active=3,zoned.max_open=2,logical_block_size=4096,physical_block_size=4096{more}"
-            ));
+        machine.add_namespace("controller", DRIVE_BYTES, &format!("{zones},ms=8,zoned.descr_ext_size=64"));
+        for member in 0..MEMBERS {
+            let name = format!("member{member}");
+            machine.add_controller(&name, &name);
+            let zones = "zoned.zone_size=4M,zoned.zone_capacity=4M,zoned.max_active=14,zoned.max_open=14";
+            machine.add_namespace(&name, MEMBER_BYTES, zones);
         }
-        let guest = Guest::boot_with(MEMORY_MIB, &programs, &qemu);
-        Some(DrivesGuest { guest, extent, _drives: drives })
+        let guest = Guest::boot_with(MEMORY_MIB, &programs, &machine.arguments);
+        Some(DrivesGuest { guest, extent, _drives: machine.drives })
     }
 
     /// Runs a script of `guest/`.
@@ -69,6 +70,33 @@ impl DrivesGuest {
         let name = if self.extent.is_soak() { format!("soak-{script}") } else { script.to_owned() };
         let no_request = |request: &str| panic!("unexpected request of the guest: {request}");
         self.guest.run(&name, &job, no_request).unwrap_or_else(|failure| panic!("{failure}"))
+    }
+}
+
+/// The drives of a guest, as arguments of QEMU.
+#[derive(Default)]
+struct Machine {
+    arguments: Vec<String>,
+    drives: Vec<TempPath>,
+}
+
+impl Machine {
+    /// An NVMe controller, with transfers and appends of at most 256 KiB (MDTS). Linux numbers them in this order.
+    fn add_controller(&mut self, id: &str, serial: &str) {
+        self.arguments.extend(["-device".to_owned(), format!("nvme,id={id},serial={serial},mdts=6")]);
+    }
+
+    /// The next namespace of a controller, zoned.
+    fn add_namespace(&mut self, controller: &str, bytes: u64, properties: &str) {
+        let file = NamedTempFile::new().expect("a temporary file can be created");
+        file.as_file().set_len(bytes).expect("a sparse file takes no space");
+        let (file, id) = (file.into_temp_path(), self.drives.len());
+        let drive = format!("if=none,id=zns{id},file={},format=raw,discard=unmap", file.display());
+        let namespace = format!(
+            "nvme-ns,drive=zns{id},bus={controller},zoned=on,logical_block_size=4096,physical_block_size=4096,{properties}"
+        );
+        self.arguments.extend(["-drive".to_owned(), drive, "-device".to_owned(), namespace]);
+        self.drives.push(file);
     }
 }
 

@@ -18,8 +18,12 @@ fn drives(extent: Extent) {
     let Some(mut guest) = DrivesGuest::boot_or_skip("drives", extent) else { return };
     let console = guest.run("drives.sh");
     assert!(console.section("conformance").contains("0 failed"), "{}", console.section("conformance"));
-    let report = console.json("check-plug");
-    assert_eq!((&report["wrong_blocks"], &report["lost_blocks"]), (&0.into(), &0.into()), "{report}");
+    for check in ["check-plug", "check-ngs", "check-ng"] {
+        let report = console.json(check);
+        assert_eq!((&report["wrong_blocks"], &report["lost_blocks"]), (&0.into(), &0.into()), "{check}: {report}");
+    }
+    let status = console.json("status-resynchronized");
+    assert_eq!((&status["state"], &status["lost_blocks"]), (&"healthy".into(), &0.into()), "{status}");
     // Linux has set a descriptor extension: the zone is closed without a block.
     let zones = console.json("zones-extension");
     assert_eq!(zones["zones"][0]["state"], "closed", "{zones}");
