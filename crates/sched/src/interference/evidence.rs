@@ -65,20 +65,26 @@ struct Sampled {
     total: u32,
 }
 
-/// Sums of: in flight in the own group (x), in flight in all groups (t), latency (l).
+/// Sums of: in flight in the own group (x), in flight in all groups (t), latency (l). Only those of squared
+/// latencies need more than 64 bits.
 #[derive(Clone, Copy, Debug, Default)]
 struct Sums {
-    n: i128,
-    x: i128,
-    t: i128,
-    l: i128,
-    xx: i128,
-    tt: i128,
-    ll: i128,
-    xt: i128,
-    xl: i128,
-    tl: i128,
+    n: u64,
+    x: u64,
+    t: u64,
+    l: u64,
+    xx: u64,
+    tt: u64,
+    ll: u128,
+    xt: u64,
+    xl: u64,
+    tl: u64,
 }
+
+const _: () = assert!(
+    LATENCY_MAX * TOTAL_MAX as u64 <= u64::MAX / (2 * INTERFERENCE_SAMPLES_MAX as u64 + PERIOD as u64),
+    "no sum overflows"
+);
 
 impl Evidence {
     /// A request of a known group is released; `own` and `total` do not include it.
@@ -118,12 +124,12 @@ impl Evidence {
         }
         self.sums.add(own, total, latency.as_nanos());
         self.since_finding += 1;
-        if self.since_finding < PERIOD || self.sums.n < i128::from(INTERFERENCE_SAMPLES_MIN) {
+        if self.since_finding < PERIOD || self.sums.n < u64::from(INTERFERENCE_SAMPLES_MIN) {
             return None;
         }
         self.since_finding = 0;
         let finding = self.sums.finding();
-        if self.sums.n >= i128::from(INTERFERENCE_SAMPLES_MAX) {
+        if self.sums.n >= u64::from(INTERFERENCE_SAMPLES_MAX) {
             self.sums.halve();
         }
         finding
@@ -138,47 +144,36 @@ impl Evidence {
 
 impl Sums {
     fn add(&mut self, own: u32, total: u32, latency_ns: u64) {
-        let (x, t) = (i128::from(own), i128::from(total));
-        let l = i128::from((latency_ns / LATENCY_UNIT_NS).min(LATENCY_MAX));
+        let (x, t) = (u64::from(own), u64::from(total));
+        let l = (latency_ns / LATENCY_UNIT_NS).min(LATENCY_MAX);
         self.n += 1;
         self.x += x;
         self.t += t;
         self.l += l;
         self.xx += x * x;
         self.tt += t * t;
-        self.ll += l * l;
+        self.ll += u128::from(l * l);
         self.xt += x * t;
         self.xl += x * l;
         self.tl += t * l;
     }
 
     fn halve(&mut self) {
-        for sum in [
-            &mut self.n,
-            &mut self.x,
-            &mut self.t,
-            &mut self.l,
-            &mut self.xx,
-            &mut self.tt,
-            &mut self.ll,
-            &mut self.xt,
-            &mut self.xl,
-            &mut self.tl,
-        ] {
-            *sum /= 2;
-        }
+        let Sums { n, x, t, l, xx, tt, ll, xt, xl, tl } = self;
+        *ll /= 2;
+        [n, x, t, l, xx, tt, xt, xl, tl].into_iter().for_each(|sum| *sum /= 2);
     }
 
     fn finding(&self) -> Option<Finding> {
-        let n = self.n;
+        let [n, x, t, l] = [self.n, self.x, self.t, self.l].map(i128::from);
         // Sums of products of deviations from the mean.
-        let centered = |sum: i128, a: i128, b: i128| sum - a * b / n;
-        let xx = centered(self.xx, self.x, self.x);
-        let xt = centered(self.xt, self.x, self.t);
-        let (xl, tl) = (centered(self.xl, self.x, self.l), centered(self.tl, self.t, self.l));
-        let ll = centered(self.ll, self.l, self.l);
+        let centered = |sum: u64, a: i128, b: i128| i128::from(sum) - a * b / n;
+        let xx = centered(self.xx, x, x);
+        let xt = centered(self.xt, x, t);
+        let (xl, tl) = (centered(self.xl, x, l), centered(self.tl, t, l));
+        let ll = i128::try_from(self.ll).expect("squares of 26 bits are added up") - l * l / n;
         // If the number in flight never varies, this leaves the regression on the own group alone.
-        let tt = centered(self.tt, self.t, self.t) + n / 4 + 1;
+        let tt = centered(self.tt, t, t) + n / 4 + 1;
         let determinant = xx * tt - xt * xt;
         if determinant <= 0 {
             return None;
@@ -189,11 +184,11 @@ impl Sums {
         let variance = rest * tt / determinant * SCALE * SCALE / (n - 3);
         // Rounding: a variance below one is not certainty.
         let variance = variance + 1;
-        let threshold = self.l * SCALE / ((self.x + n) * PART);
+        let threshold = l * SCALE / ((x + n) * PART);
         let distance = effect - threshold;
         let is_certain = distance * distance > CERTAIN * variance;
         // Where requests of a group hardly ever meet, the table cannot be tested, and does no harm.
-        let do_meet = self.x * 2 >= n;
+        let do_meet = x * 2 >= n;
         match (is_certain, distance > 0) {
             (true, true) => Some(Finding::Confirmed),
             (true, false) if do_meet => Some(Finding::Contradicted),

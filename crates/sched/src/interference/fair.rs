@@ -46,7 +46,7 @@ impl Fair {
         });
         let flow = &mut ring[place];
         if is_first {
-            flow.balance += entry.bytes as i64;
+            flow.balance += i64::from(entry.bytes);
         }
         flow.list(entry.is_read).push(entries, id, is_first);
     }
@@ -63,7 +63,7 @@ impl Fair {
         let ring = &mut self.rings[entry.class as usize];
         let flow = ring.iter_mut().find(|flow| flow.owner == entry.owner);
         let flow = flow.expect("the owner of a waiting request has its turns");
-        flow.balance -= entry.bytes as i64;
+        flow.balance -= i64::from(entry.bytes);
         flow.list(entry.is_read).remove(entries, id);
     }
 
@@ -99,7 +99,7 @@ fn pop_from(ring: &mut VecDeque<Flow>, entries: &Entries, accepts: Accepts) -> O
         // An owner alone in a group does not wait for turns.
         if flow.balance > 0 || is_alone {
             let entry = entries.get(id);
-            flow.balance = if is_alone { 0 } else { flow.balance - entry.bytes as i64 };
+            flow.balance = if is_alone { 0 } else { flow.balance - i64::from(entry.bytes) };
             flow.list(entry.is_read).remove(entries, id);
             if flow.is_empty() && flow.balance >= 0 {
                 ring.pop_front();
@@ -143,22 +143,18 @@ impl List {
     }
 
     fn iter<'a>(&self, entries: &'a Entries) -> impl Iterator<Item = RequestId> + 'a {
-        std::iter::successors(self.first(), |id| entries.get(*id).next)
+        std::iter::successors(self.first(), |id| entries.next(*id))
     }
 
     fn push(&mut self, entries: &mut Entries, id: RequestId, is_first: bool) {
         self.ends = Some(match self.ends {
-            None => {
-                entries.get_mut(id).next = None;
-                (id, id)
-            }
+            None => (id, id),
             Some((first, last)) if is_first => {
-                entries.get_mut(id).next = Some(first);
+                entries.set_next(id, Some(first));
                 (id, last)
             }
             Some((first, last)) => {
-                entries.get_mut(id).next = None;
-                entries.get_mut(last).next = Some(id);
+                entries.set_next(last, Some(id));
                 (first, id)
             }
         });
@@ -168,7 +164,7 @@ impl List {
     fn remove(&mut self, entries: &Entries, id: RequestId) {
         let (first, last) = self.ends.expect("a request is removed from its list");
         assert_eq!(first, id, "requests of an owner are released in the order of their arrival");
-        self.ends = entries.get(id).next.map(|next| (next, last));
+        self.ends = entries.next(id).map(|next| (next, last));
     }
 }
 

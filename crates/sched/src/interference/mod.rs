@@ -54,7 +54,9 @@ use crate::direction::Direction;
 use crate::limits::{
     INTERFERENCE_OVERTAKES_MAX, INTERFERENCE_TRIAL_MAX, INTERFERENCE_TRIAL_PERIOD, INTERFERENCE_WEIGHT_MAX,
 };
-use crate::{Accepts, ConflictGroup, GroupLoad, Outcome, Request, RequestId, Scheduler, TableReport, TenantLoad};
+use crate::{
+    Accepts, ConflictGroup, GroupLoad, Outcome, Request, RequestId, RequestKind, Scheduler, TableReport, TenantLoad,
+};
 
 /// The scheduler.
 #[derive(Debug)]
@@ -220,9 +222,9 @@ impl Interference {
         for id in waiting {
             let entry = *self.entries.get(id);
             if !(self.seeded.has(SeededBug::LostAtRejection) && entry.class == Class::Background) {
-                self.in_order.push(id, entry);
+                self.in_order.push(entry.number, id, entry.is_read);
             }
-            self.entries.remove(id);
+            self.entries.unlink(id);
         }
         for index in 0..self.lanes.len() as LaneIndex {
             self.lanes[index as usize].clear();
@@ -232,9 +234,10 @@ impl Interference {
 
     /// Moves what waits in the order of arrival into its groups.
     fn enter_groups(&mut self) {
-        for (id, entry) in self.in_order.drain() {
+        for id in self.in_order.drain() {
+            let entry = *self.entries.get(id);
             let weight = self.weight(entry.owner.tenant);
-            self.entries.insert(id, entry, false);
+            self.entries.link(id, false);
             self.lanes[entry.lane as usize].push_fair(&mut self.entries, id, weight);
             self.list(entry.lane);
         }
@@ -282,7 +285,7 @@ impl Interference {
             if self.config.learns && entry.is_read && (is_in_order || self.waiting == 0) {
                 // Requests of one zone disturb each other whatever the table.
                 let (own, all) = (lane.outstanding - *of_zone, self.known_in_flight - *of_zone);
-                self.evidence.on_released(entry.number, entry.bytes, own, all);
+                self.evidence.on_released(entry.number, u64::from(entry.bytes), own, all);
             }
             *of_zone += 1;
             self.known_in_flight += 1;
@@ -300,10 +303,11 @@ impl Interference {
     }
 
     fn on_popped(&mut self, index: LaneIndex, id: RequestId) {
-        let is_in_order = self.entries.oldest() == Some(id) && self.is_in_order();
-        self.overtakes = if self.entries.oldest() == Some(id) { 0 } else { self.overtakes.saturating_add(1) };
+        let is_oldest = self.entries.oldest() == Some(id);
+        let is_in_order = is_oldest && self.is_in_order();
+        self.overtakes = if is_oldest { 0 } else { self.overtakes.saturating_add(1) };
         let entry = *self.entries.get(id);
-        self.entries.remove(id);
+        self.entries.unlink(id);
         let lane = &mut self.lanes[index as usize];
         lane.waiting -= 1;
         lane.reads -= u32::from(entry.is_read);
@@ -339,11 +343,12 @@ impl Scheduler for Interference {
         }
         let index = self.lane_of(request);
         self.waiting += 1;
+        self.entries.set(id, Entry::of(request, index));
         if self.uses_no_groups() {
-            return self.in_order.push(id, Entry::of(request, index));
+            return self.in_order.push(request.number, id, request.kind == RequestKind::Read);
         }
         let weight = self.weight(request.origin.tenant);
-        self.entries.insert(id, Entry::of(request, index), false);
+        self.entries.link(id, false);
         self.lanes[index as usize].push(&mut self.entries, id, request, weight);
         self.wake(index);
         self.list(index);
@@ -356,7 +361,8 @@ impl Scheduler for Interference {
             return Some(id);
         }
         if self.uses_no_groups() {
-            let (id, entry) = self.in_order.pop(accepts)?;
+            let id = self.in_order.pop(accepts)?;
+            let entry = *self.entries.get(id);
             self.on_released(&entry, true);
             return Some(id);
         }
@@ -386,11 +392,12 @@ impl Scheduler for Interference {
         self.waiting += 1;
         self.on_ended(index, request);
         self.evidence.on_refused(request.number);
+        self.entries.set(id, Entry::of(request, index));
         if self.uses_no_groups() {
-            return self.in_order.push(id, Entry::of(request, index));
+            return self.in_order.push(request.number, id, request.kind == RequestKind::Read);
         }
         let weight = self.weight(request.origin.tenant);
-        self.entries.insert(id, Entry::of(request, index), true);
+        self.entries.link(id, true);
         self.lanes[index as usize].put_back(&mut self.entries, id, request, weight);
         if !self.seeded.has(SeededBug::UnlistedGroup) {
             self.list(index);
