@@ -3,8 +3,8 @@
 /// A group, by its index among the groups of a scheduler.
 pub(super) type LaneIndex = u32;
 
-/// The end of a list.
-const NONE: u32 = u32::MAX;
+/// The end of a list, or no list.
+pub(super) const NONE: u32 = u32::MAX;
 
 /// Groups in lists by a count. Of groups with the same count, the one that was inserted first is the
 /// first: a group that has been served goes behind those that wait for their turn.
@@ -16,22 +16,25 @@ pub(super) struct Buckets {
     lists: Vec<(u32, u32)>,
     /// A bit for each count whose list is not empty.
     used: Vec<u64>,
+    /// Groups in all lists.
+    listed: u32,
 }
 
 #[derive(Clone, Copy, Debug)]
 struct Link {
     before: u32,
     after: u32,
-    /// The list that it is in.
-    count: Option<u32>,
+    /// The list that it is in, or [`NONE`].
+    count: u32,
 }
 
 impl Buckets {
     pub(super) fn new(lanes: usize) -> Buckets {
         Buckets {
-            links: vec![Link { before: NONE, after: NONE, count: None }; lanes],
+            links: vec![Link { before: NONE, after: NONE, count: NONE }; lanes],
             lists: Vec::new(),
             used: Vec::new(),
+            listed: 0,
         }
     }
 
@@ -49,17 +52,49 @@ impl Buckets {
         Some(self.lists[count].0)
     }
 
-    /// The count under which a group is listed; `None` if it is not.
-    pub(super) fn count(&self, lane: LaneIndex) -> Option<u32> {
+    /// The count under which a group is listed; [`NONE`] if it is not.
+    pub(super) fn count(&self, lane: LaneIndex) -> u32 {
         self.links[lane as usize].count
     }
 
-    /// Lists a group under this count, or not at all.
-    pub(super) fn set(&mut self, lane: LaneIndex, count: Option<u32>) {
-        if self.links[lane as usize].count != count {
-            self.remove(lane);
-            if let Some(count) = count {
-                self.insert(lane, count);
+    #[inline]
+    pub(super) fn is_empty(&self) -> bool {
+        self.listed == 0
+    }
+
+    /// Lists a group under this count, or not at all: [`NONE`].
+    #[inline]
+    pub(super) fn set(&mut self, lane: LaneIndex, count: u32) {
+        let link = self.links[lane as usize];
+        if link.count == count {
+            return;
+        }
+        if link.count != NONE {
+            self.remove(link);
+        }
+        if count == NONE {
+            self.links[lane as usize].count = NONE;
+        } else {
+            self.insert(lane, count);
+        }
+    }
+
+    /// Lists the groups of another one in the same order. Takes a time for each group that is listed there.
+    ///
+    /// # Panics
+    /// If any is listed here.
+    pub(super) fn copy(&mut self, other: &Buckets) {
+        assert!(self.is_empty(), "the groups of one take the place of none");
+        for (word, used) in other.used.iter().enumerate() {
+            let mut used = *used;
+            while used != 0 {
+                let count = word as u32 * 64 + used.trailing_zeros();
+                used &= used - 1;
+                let mut lane = other.lists[count as usize].0;
+                while lane != NONE {
+                    self.insert(lane, count);
+                    lane = other.links[lane as usize].after;
+                }
             }
         }
     }
@@ -70,33 +105,34 @@ impl Buckets {
             self.lists.resize(place + 1, (NONE, NONE));
             self.used.resize(place / 64 + 1, 0);
         }
-        let (first, last) = self.lists[place];
-        self.links[lane as usize] = Link { before: last, after: NONE, count: Some(count) };
+        let list = &mut self.lists[place];
+        let last = std::mem::replace(&mut list.1, lane);
         if last == NONE {
-            self.lists[place] = (lane, lane);
+            list.0 = lane;
             self.used[place / 64] |= 1 << (place % 64);
         } else {
             self.links[last as usize].after = lane;
-            self.lists[place] = (first, lane);
         }
+        self.links[lane as usize] = Link { before: last, after: NONE, count };
+        self.listed += 1;
     }
 
-    fn remove(&mut self, lane: LaneIndex) {
-        let Link { before, after, count } = self.links[lane as usize];
-        let Some(count) = count else { return };
+    /// Removes a group that has this link from its list.
+    fn remove(&mut self, Link { before, after, count }: Link) {
         let place = count as usize;
+        let list = &mut self.lists[place];
         match before {
-            NONE => self.lists[place].0 = after,
+            NONE => list.0 = after,
             before => self.links[before as usize].after = after,
         }
         match after {
-            NONE => self.lists[place].1 = before,
+            NONE => list.1 = before,
             after => self.links[after as usize].before = before,
         }
-        if self.lists[place].0 == NONE {
+        if list.0 == NONE {
             self.used[place / 64] &= !(1 << (place % 64));
         }
-        self.links[lane as usize].count = None;
+        self.listed -= 1;
     }
 }
 
@@ -110,16 +146,16 @@ mod tests {
         let mut buckets = Buckets::new(4);
         assert_eq!(buckets.first(), None);
         for (lane, count) in [(2, 70), (1, 3), (0, 3)] {
-            buckets.set(lane, Some(count));
+            buckets.set(lane, count);
         }
         assert_eq!(buckets.first(), Some(1));
-        buckets.set(1, Some(3));
+        buckets.set(1, 3);
         assert_eq!(buckets.first(), Some(1), "its count is the same, and so is its place");
-        buckets.set(1, Some(4));
+        buckets.set(1, 4);
         assert_eq!(buckets.first(), Some(0));
-        buckets.set(0, None);
-        buckets.set(1, None);
-        assert_eq!((buckets.first(), buckets.count(2), buckets.count(0)), (Some(2), Some(70), None));
+        buckets.set(0, NONE);
+        buckets.set(1, NONE);
+        assert_eq!((buckets.first(), buckets.count(2), buckets.count(0)), (Some(2), 70, NONE));
     }
 
     #[test]
@@ -130,13 +166,14 @@ mod tests {
         for step in 0..10_000 {
             let lane = prng.below(10) as u32;
             let count = prng.chance(2, 3).then(|| prng.below(130) as u32);
-            buckets.set(lane, count);
+            buckets.set(lane, count.unwrap_or(NONE));
             if sorted.iter().find(|(_, _, listed)| *listed == lane).map(|(count, _, _)| *count) != count {
                 sorted.retain(|(_, _, listed)| *listed != lane);
                 sorted.extend(count.map(|count| (count, step, lane)));
                 sorted.sort_unstable();
             }
             assert_eq!(buckets.first(), sorted.first().map(|(_, _, lane)| *lane));
+            assert_eq!(buckets.is_empty(), sorted.is_empty());
         }
     }
 }

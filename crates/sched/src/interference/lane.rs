@@ -5,6 +5,7 @@ use std::collections::BTreeMap;
 use zonda_zoned::{Instant, TenantId};
 
 use super::Within;
+use super::buckets::NONE;
 use super::entries::Entries;
 use super::fair::Fair;
 use crate::{Accepts, Ezns, Outcome, Request, RequestId, Scheduler, TenantLoad};
@@ -35,6 +36,14 @@ impl Lane {
             Within::Ezns(config) => Order::Ezns(Box::new(Ezns::new(config.clone()))),
         };
         Lane { order, outstanding: 0, waiting: 0, reads: 0, is_stalled: false }
+    }
+
+    /// Under which numbers of outstanding requests it is listed: if it has requests that may be released, and
+    /// if it has reads among them; [`NONE`] if it has not.
+    #[inline]
+    pub(super) fn listing(&self) -> (u32, u32) {
+        let count = |requests: u32| if requests > 0 && !self.is_stalled { self.outstanding } else { NONE };
+        (count(self.waiting), count(self.reads))
     }
 
     /// Adds a request, which is in `entries`.

@@ -26,7 +26,7 @@
 //! ```text
 //!   push ──► group of the zone ──► lane ──► fair.rs or Ezns
 //!            zone_groups.rs         │
-//!   pop  ◄── buckets.rs: the lane with the fewest outstanding requests
+//!   pop  ◄── ready.rs, buckets.rs: the lane with the fewest outstanding requests
 //! ```
 
 mod buckets;
@@ -36,6 +36,7 @@ mod evidence;
 mod fair;
 mod in_order;
 mod lane;
+mod ready;
 #[cfg(test)]
 mod tests;
 
@@ -43,12 +44,13 @@ use std::collections::VecDeque;
 
 use zonda_zoned::{Class, Instant, TenantId};
 
-use self::buckets::{Buckets, LaneIndex};
+use self::buckets::LaneIndex;
 pub use self::config::{InterferenceConfig, Within};
 use self::entries::{Entries, Entry};
 use self::evidence::{Evidence, Finding};
 use self::in_order::InOrder;
 use self::lane::Lane;
+use self::ready::Ready;
 use crate::bug::{Seeded, SeededBug};
 use crate::direction::Direction;
 use crate::limits::{
@@ -64,9 +66,8 @@ pub struct Interference {
     config: InterferenceConfig,
     /// By group; the last one is for requests whose group is unknown.
     lanes: Vec<Lane>,
-    /// Lanes with requests that may be released, and those with reads among them.
-    ready: Buckets,
-    ready_reads: Buckets,
+    /// Lanes with requests that may be released.
+    ready: Ready,
     /// Lanes whose requests wait for windows or tokens.
     stalled: Vec<LaneIndex>,
     /// Whether one is stalled because the device accepted reads alone.
@@ -99,8 +100,7 @@ impl Interference {
         let lanes = config.groups.groups() as usize + 1;
         Interference {
             lanes: (0..lanes).map(|_| Lane::new(&config.within)).collect(),
-            ready: Buckets::new(lanes),
-            ready_reads: Buckets::new(lanes),
+            ready: Ready::new(lanes),
             stalled: Vec::new(),
             is_stalled_by_refusal: false,
             entries: Entries::default(),
@@ -144,10 +144,8 @@ impl Interference {
 
     /// Lists a lane where it belongs after a change.
     fn list(&mut self, index: LaneIndex) {
-        let lane = &self.lanes[index as usize];
-        let count = |has_requests: bool| (has_requests && !lane.is_stalled).then_some(lane.outstanding);
-        self.ready.set(index, count(lane.waiting > 0));
-        self.ready_reads.set(index, count(lane.reads > 0));
+        let (all, reads) = self.lanes[index as usize].listing();
+        self.ready.set(index, all, reads);
     }
 
     /// Requests of a lane wait for windows or tokens no more, as far as is known.
@@ -349,9 +347,13 @@ impl Scheduler for Interference {
         }
         let weight = self.weight(request.origin.tenant);
         self.entries.link(id, false);
-        self.lanes[index as usize].push(&mut self.entries, id, request, weight);
-        self.wake(index);
-        self.list(index);
+        let lane = &mut self.lanes[index as usize];
+        let before = lane.listing();
+        lane.push(&mut self.entries, id, request, weight);
+        if lane.is_stalled || lane.listing() != before {
+            self.wake(index);
+            self.list(index);
+        }
     }
 
     fn pop(&mut self, now: Instant, accepts: Accepts) -> Option<RequestId> {
@@ -373,11 +375,8 @@ impl Scheduler for Interference {
             return Some(id);
         }
         loop {
-            let index = match accepts {
-                _ if self.seeded.has(SeededBug::GreedyGroup) => self.ready.last(),
-                Accepts::All => self.ready.first(),
-                Accepts::Reads => self.ready_reads.first(),
-            };
+            let is_greedy = self.seeded.has(SeededBug::GreedyGroup);
+            let index = if is_greedy { self.ready.last() } else { self.ready.first(accepts) };
             if let Some(id) = self.pop_from(index?, now, accepts) {
                 return Some(id);
             }
@@ -464,13 +463,8 @@ impl Scheduler for Interference {
             lane.check_invariants(&self.entries);
             waiting += lane.waiting as usize;
             let index = index as LaneIndex;
-            let expected = |requests: u32| (requests > 0 && !lane.is_stalled).then_some(lane.outstanding);
-            assert_eq!(
-                self.ready.count(index),
-                expected(lane.waiting),
-                "a group is listed by its outstanding requests"
-            );
-            assert_eq!(self.ready_reads.count(index), expected(lane.reads), "so are groups with reads");
+            let counts = self.ready.counts(index);
+            assert_eq!(counts, lane.listing(), "a group, and one with reads, is listed by what is outstanding");
             assert_eq!(self.stalled.contains(&index), lane.is_stalled, "stalled groups are listed, others are not");
         }
         assert_eq!(self.entries.iter().count(), waiting, "each request of a group has a place in the order of arrival");
