@@ -46,7 +46,7 @@ impl Scheduler for Fifo {
         self.push(id, request);
     }
 
-    fn pass(&mut self, _now: Instant, _request: &Request) -> bool {
+    fn pass(&mut self, _now: Instant, _request: &Request, _is_last: bool) -> bool {
         self.waiting() == 0
     }
 

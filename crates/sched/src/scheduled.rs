@@ -293,14 +293,14 @@ impl<D: ZonedDevice> Scheduled<D> {
     }
 
     /// Whether a command is released before it has a place among those that wait.
-    fn passes(&mut self, now: Instant, request: &Request) -> bool {
+    fn passes(&mut self, now: Instant, request: &Request, is_last: bool) -> bool {
         let has_slot = self.in_flight.len() < self.in_flight_max && !self.is_refused() && now >= self.dispatches_at;
         let is_accepted = request.kind == RequestKind::Read || self.accepted() == Accepts::All;
-        has_slot && is_accepted && self.order.len() == 0 && self.scheduler.pass(now, request)
+        has_slot && is_accepted && self.order.len() == 0 && self.scheduler.pass(now, request, is_last)
     }
 
     /// Submits a command that passes to the device below. If that refuses it, it waits.
-    fn release_passed(&mut self, now: Instant, command: Command, request: Request) {
+    fn release_passed(&mut self, now: Instant, command: Command, request: Request, is_last: bool) {
         let (own_id, kind) = (command.id, request.kind);
         let slot = self.in_flight.insert(Some(Flight { id: own_id, merged: Vec::new(), request, released: now }));
         if let Err(QueueFull(command)) = self.inner.submit(now, command.with_id(CommandId::from(slot))) {
@@ -316,11 +316,7 @@ impl<D: ZonedDevice> Scheduled<D> {
         }
         // As `release` does where nothing waits.
         self.is_dispatching = false;
-        if self.in_flight.len() < self.in_flight_max && now >= self.dispatches_at {
-            let none = self.scheduler.pop(now, self.accepted());
-            assert_eq!(none, None, "no command waits, so none is chosen");
-            self.is_resolved = true;
-        }
+        self.is_resolved = is_last;
     }
 
     /// Merges a write into one that waits.
@@ -377,8 +373,10 @@ impl<D: ZonedDevice> ZonedDevice for Scheduled<D> {
         self.is_resolved = false;
         request.group = self.scheduler.group(&request);
         request.number = self.order.next_number();
-        if self.passes(now, &request) {
-            self.release_passed(now, command, request);
+        // Whether the scheduler would be asked for another one after it.
+        let is_last = self.in_flight.len() + 1 < self.in_flight_max && self.dispatch_time == Duration::ZERO;
+        if self.passes(now, &request, is_last) {
+            self.release_passed(now, command, request, is_last);
         } else {
             let (id, is_free) = self.order.insert(command, request);
             if is_free {

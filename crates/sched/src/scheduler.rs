@@ -66,14 +66,15 @@ pub trait Scheduler {
     fn put_back(&mut self, id: RequestId, request: &Request);
 
     /// Whether a new request can be released at once while no other waits: then it counts as pushed
-    /// and popped. It is a shorter way to the same result: if this returns false, nothing has changed,
-    /// and the request is pushed.
-    fn pass(&mut self, now: Instant, request: &Request) -> bool {
-        let _ = (now, request);
+    /// and popped, and if `is_last`, as followed by a [`pop`](Scheduler::pop) that returns nothing. It is a
+    /// shorter way to the same result: if this returns false, nothing has changed, and the request is pushed.
+    fn pass(&mut self, now: Instant, request: &Request, is_last: bool) -> bool {
+        let _ = (now, request, is_last);
         false
     }
 
-    /// Adds the request that has just [passed](Scheduler::pass): the device has refused it.
+    /// Adds the request that has just [passed](Scheduler::pass): the device has refused it, so that it is not
+    /// followed by a pop.
     fn put_back_passed(&mut self, id: RequestId, request: &Request) {
         self.put_back(id, request);
     }

@@ -38,8 +38,8 @@ impl Ezns {
     }
 
     /// Releases a request in the foreground that no queue holds, if no other waits: with the same result as
-    /// through a queue, but only if its stream is known.
-    pub(super) fn pass_in(&mut self, direction: Direction, now: Instant, request: &Request) -> bool {
+    /// through a queue, but only if its stream is known. If it is the last one, the turn of its tenant ends.
+    pub(super) fn pass_in(&mut self, direction: Direction, now: Instant, request: &Request, is_last: bool) -> bool {
         let class = Class::Foreground;
         if self.waiting() > 0 || request.origin.class != class || !self.tenants[class as usize].are_idle() {
             return false;
@@ -62,7 +62,8 @@ impl Ezns {
         self.streams.pass(key, direction, class);
         self.arrivals += 1;
         self.in_progress[class as usize] += 1;
-        self.tenants[class as usize].pass(request.origin.tenant, direction, bytes, &self.config);
+        let tenant = request.origin.tenant;
+        self.tenants[class as usize].pass(tenant, direction, bytes, is_last, &self.config);
         true
     }
 

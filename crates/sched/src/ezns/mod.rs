@@ -188,8 +188,8 @@ impl Scheduler for Ezns {
         self.consider_blocked(key, direction);
     }
 
-    fn pass(&mut self, now: Instant, request: &Request) -> bool {
-        Direction::of(request).is_some_and(|direction| self.pass_in(direction, now, request))
+    fn pass(&mut self, now: Instant, request: &Request, is_last: bool) -> bool {
+        Direction::of(request).is_some_and(|direction| self.pass_in(direction, now, request, is_last))
     }
 
     fn put_back_passed(&mut self, id: RequestId, request: &Request) {
@@ -198,6 +198,7 @@ impl Scheduler for Ezns {
         let bytes = request.bytes.min(EZNS_REQUEST_BYTES_MAX);
         self.entries.set(Entry::new(id, key, request.origin.class, direction, bytes, self.arrivals));
         self.entries.get_mut(id).is_charged = true;
+        self.tenants[request.origin.class as usize].resume(request.origin.tenant);
         self.put_back(id, request);
     }
 

@@ -21,6 +21,8 @@ pub(super) struct Tenants {
     tenants: Vec<Tenant>,
     /// Tenants with a queue that is ready; the first one is in turn.
     ring: VecDeque<TenantId>,
+    /// What the last tenant that has passed lost with the end of its turn.
+    lost: i64,
 }
 
 #[derive(Debug)]
@@ -74,8 +76,16 @@ impl Tenants {
     }
 
     /// The only tenant with a request releases it: as [`add`](Tenants::add), [`next`](Tenants::next) and
-    /// [`on_released`](Tenants::on_released) would.
-    pub(super) fn pass(&mut self, number: TenantId, direction: Direction, bytes: u64, config: &EznsConfig) {
+    /// [`on_released`](Tenants::on_released) would, and if it is the last one,
+    /// [`end_turns`](Tenants::end_turns).
+    pub(super) fn pass(
+        &mut self,
+        number: TenantId,
+        direction: Direction,
+        bytes: u64,
+        is_last: bool,
+        config: &EznsConfig,
+    ) {
         assert!(self.ring.is_empty(), "no other tenant has a turn");
         let tenant = self.known(number, config);
         while tenant.balance <= 0 {
@@ -83,8 +93,24 @@ impl Tenants {
         }
         tenant.balance -= bytes as i64;
         tenant.next = direction.other();
-        tenant.is_active = true;
-        self.ring.push_back(number);
+        if is_last {
+            let balance = tenant.balance;
+            tenant.end_turn();
+            self.lost = balance - tenant.balance;
+        } else {
+            tenant.is_active = true;
+            self.ring.push_back(number);
+        }
+    }
+
+    /// The request that has just [passed](Tenants::pass) was not the last one: its tenant has its turn again.
+    pub(super) fn resume(&mut self, number: TenantId) {
+        if self.ring.is_empty() {
+            let tenant = &mut self.tenants[usize::from(number.0)];
+            tenant.balance += self.lost;
+            tenant.is_active = true;
+            self.ring.push_back(number);
+        }
     }
 
     /// Ends the turns of tenants, of which none has a queue that is ready: as [`next`](Tenants::next).
@@ -209,7 +235,7 @@ fn quantum_of(weight: u32) -> i64 {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use zonda_zoned::Slab;
+    use zonda_zoned::{Prng, Slab};
 
     const KIB: u64 = 1024;
 
@@ -304,6 +330,29 @@ mod tests {
         rig.tenants.check_invariants();
         let debt = rig.tenants.tenants[0].balance;
         assert!(debt <= 0 && rig.tenants.tenants[1].balance <= 0, "{:?}", rig.tenants);
+    }
+
+    #[test]
+    fn a_request_that_passes_as_the_last_one_ends_the_turn_and_a_refusal_restores_it() {
+        let state = |tenants: &Tenants| {
+            let of = |tenant: &Tenant| (tenant.balance, tenant.is_active, tenant.next);
+            (tenants.tenants.iter().map(of).collect::<Vec<_>>(), tenants.ring.clone())
+        };
+        let (mut prng, config) = (Prng::new(1), EznsConfig::default());
+        let (mut one, mut other) = (Tenants::default(), Tenants::default());
+        for _ in 0..1000 {
+            let (tenant, bytes) = (TenantId(prng.below(3) as u16), 4 * KIB * (1 + prng.below(100)));
+            one.pass(tenant, Direction::Write, bytes, true, &config);
+            other.pass(tenant, Direction::Write, bytes, false, &config);
+            if prng.chance(1, 2) {
+                [&mut one, &mut other].into_iter().for_each(|tenants| tenants.resume(tenant));
+                assert_eq!(state(&one), state(&other));
+                [&mut one, &mut other].into_iter().for_each(|tenants| tenants.put_back(tenant, bytes));
+                one.end_turns();
+            }
+            other.end_turns();
+            assert_eq!(state(&one), state(&other));
+        }
     }
 
     #[test]

@@ -33,12 +33,18 @@ impl Tokens {
     pub(super) fn refill(&mut self, now: Instant, block_latency: Duration, width: u32, config: &EznsConfig) {
         let elapsed = now.since(self.refilled).min(ELAPSED_MAX);
         let zone_time = elapsed.0 * u64::from(width);
-        let gained = zone_time * (EZNS_BLOCK_BYTES << FRACTION_BITS) / block_latency.0.max(1);
-        if gained > 0 {
-            let gained = i64::try_from(gained).unwrap_or(i64::MAX);
-            self.level = self.level.saturating_add(gained).min(capacity(width, config));
-            self.refilled = now;
+        let (scaled_time, block_latency) = (zone_time * (EZNS_BLOCK_BYTES << FRACTION_BITS), block_latency.0.max(1));
+        // Divisions take long: none where nothing is gained, or a full bucket gains nothing.
+        if scaled_time < block_latency {
+            return;
         }
+        let capacity = capacity(width, config);
+        if self.level < capacity {
+            let gained = i64::try_from(scaled_time / block_latency).unwrap_or(i64::MAX);
+            self.level = self.level.saturating_add(gained);
+        }
+        self.level = self.level.min(capacity);
+        self.refilled = now;
     }
 
     /// Whether a write of this size may be released.
