@@ -425,14 +425,29 @@ impl Pool {
     pub fn on_completion(&mut self, now: Instant, completion: Completion) {
         self.advance(now);
         let key = Key::of_command(completion.id).expect("the drive returns identifiers that it was given");
-        let op = self.ops.remove(key);
         let (status, outcome) = (completion.status, completion.outcome);
-        match op {
-            Op::Write { namespace, vzone, write } => self.on_piece_written(namespace, vzone, write, status),
+        // Nearly all are these two, whose few bytes are read where they are.
+        match self.ops[key] {
+            Op::Write { namespace, vzone, write } => {
+                self.ops.discard(key);
+                self.on_piece_written(namespace, vzone, write, status);
+            }
+            Op::DirectRead { id, namespace, vzone } => {
+                self.ops.discard(key);
+                self.on_direct_read(id, namespace, vzone, status, outcome);
+            }
+            _ => self.on_other_completion(key, status, outcome),
+        }
+        self.pump_log();
+    }
+
+    /// A command to the drive has ended that is not a part of a write, and not all of a read.
+    fn on_other_completion(&mut self, key: Key<Op>, status: Status, outcome: Outcome) {
+        match self.ops.remove(key) {
+            Op::Write { .. } | Op::DirectRead { .. } => unreachable!("these end where they are"),
             Op::Read { host, namespace, vzone, group, piece, at } => {
                 self.on_piece_read(host, (namespace, vzone, group as usize), &piece, at, status, outcome);
             }
-            Op::DirectRead { id, namespace, vzone } => self.on_direct_read(id, namespace, vzone, status, outcome),
             Op::Deallocate { host, namespace, vzone } => self.on_read_ended(host, namespace, vzone, status),
             Op::HostFlush { host } => self.end_part(host, status),
             Op::Reserve { zone } => self.on_reserved(zone, status),
@@ -449,7 +464,6 @@ impl Pool {
             Op::ReclaimWrite => self.on_reclaim_written(status),
             Op::RepairWrite { namespace, vzone } => self.on_repair_written(namespace, vzone, status),
         }
-        self.pump_log();
     }
 
     /// Sends an operation to the drive.

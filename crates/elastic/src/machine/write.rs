@@ -2,14 +2,16 @@
 
 use std::ops::Range;
 
-use zonda_zoned::{Blocks, Command, Geometry, Key, Lba, Operation, Payload, Status, ZoneIndex, ZoneState};
+use zonda_zoned::{
+    Blocks, Command, Completion, Geometry, Key, Lba, Operation, Outcome, Payload, Status, ZoneIndex, ZoneState,
+};
 
 use super::{Op, Pool, Waiter};
 use crate::bug::SeededBug;
 use crate::group::{Group, Piece};
 use crate::payload::{BlockFormat, gather};
 use crate::shape::Shape;
-use crate::vzone::{Busy, Item, Write};
+use crate::vzone::{Busy, Held, Item, Write};
 
 impl Pool {
     /// Submits a write that can be at the drive as a whole, and waits for nothing in its v-zone: with the
@@ -19,12 +21,13 @@ impl Pool {
             return false;
         }
         let found = self.namespaces.get_mut(&namespace).expect("a listed namespace exists");
-        let own = &mut found.vzones[vzone as usize];
+        let (capacity, own) = (found.record.zone_capacity_blocks, &mut found.vzones[vzone as usize]);
         if !own.has_nothing_to_do() || !own.is_ready || own.has_failed || own.torn.is_some() {
             return false;
         }
         let Some(group) = own.groups.last() else { return false };
-        let range = self.writes[key].blocks.clone();
+        let write = &mut self.writes[key];
+        let range = write.blocks.clone();
         let of_group = group.blocks();
         // One more row than stands may be at the drive in any case.
         let is_near = range.end <= own.written.max(of_group.start) + group.row_blocks();
@@ -33,7 +36,20 @@ impl Pool {
         }
         own.is_unmovable = false;
         own.writes.push_back(key);
-        self.issue_range(namespace, vzone, key, range);
+        let Some(piece) = group.piece_of_stripe(&range) else {
+            self.issue_range(namespace, vzone, key, range);
+            return true;
+        };
+        // As `issue_range` does with the only piece.
+        (write.issued, write.outstanding) = (range.end, 1);
+        let operation = operation_of(&piece, write, group, &self.drive, self.format);
+        let id = self.ops.insert(Op::Write { namespace, vzone, write: key }).into();
+        let origin = Pool::origin_of(namespace, group);
+        self.outbox.push_back(Command::new(id, self.drive_namespace, operation).with_origin(origin));
+        own.issued = own.issued.max(range.end);
+        if own.issued >= of_group.end.min(capacity) {
+            self.drain_last_group(namespace, vzone);
+        }
         true
     }
 
@@ -132,6 +148,9 @@ impl Pool {
     }
 
     pub(super) fn on_piece_written(&mut self, namespace: u32, vzone: u32, key: Key<Write>, status: Status) {
+        if status.is_success() && self.end_directly(namespace, vzone, key) {
+            return;
+        }
         let is_ignored = self.bug.has(SeededBug::ForgottenFailure);
         self.note_space(namespace, vzone, status);
         let write = &mut self.writes[key];
@@ -145,6 +164,37 @@ impl Pool {
                 self.pump(namespace, vzone);
             }
         }
+    }
+
+    /// Ends a write whose last piece has been written, if all before it have ended and nothing follows from
+    /// that but its completion: with the same result as [`end_writes`](Pool::end_writes). Returns whether it is
+    /// one.
+    #[inline]
+    fn end_directly(&mut self, namespace: u32, vzone: u32, key: Key<Write>) -> bool {
+        let found = self.namespaces.get_mut(&namespace).expect("a namespace stays while it has writes");
+        let (capacity, own) = (found.record.zone_capacity_blocks, &mut found.vzones[vzone as usize]);
+        let write = &self.writes[key];
+        let is_good = write.status.is_success() && write.refusal.is_none() && !own.has_failed;
+        let is_last = write.outstanding == 1 && write.issued == write.blocks.end;
+        if !is_good || !is_last || own.writes.front() != Some(&key) || !own.has_nothing_to_do() {
+            return false;
+        }
+        let has_ended = |next: &Key<Write>| self.writes[*next].outstanding == 0;
+        if own.writes.get(1).is_some_and(has_ended) || !found.flushes.is_empty() || found.releases.has_commands() {
+            return false;
+        }
+        let (id, number, end) = (write.id, write.number, write.blocks.end);
+        let ends_group = |held: &Held| own.groups[held.group].blocks().end.min(capacity) <= end;
+        if own.grants.front().is_some_and(ends_group) {
+            return false;
+        }
+        let outcome = write.appended.map_or(Outcome::None, Outcome::Appended);
+        own.written = end;
+        own.writes.pop_front();
+        found.writes.remove(number);
+        self.writes.discard(key);
+        self.completions.push(Completion { id, status: Status::Success, outcome });
+        true
     }
 
     /// The writes that wait in a v-zone find no place. Nothing of them was submitted but the beginning of
