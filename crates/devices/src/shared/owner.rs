@@ -81,7 +81,7 @@ impl Owner {
         let thread = thread.map_err(|error| {
             DriveError::new(
                 format!("cannot start a thread: {error}"),
-                "raise the limit on processes and threads (ulimit -u)",
+                "raise the limits on threads and memory (ulimit -u, -v)",
             )
         })?;
         let (geometry, waker) = opening.recv().unwrap_or_else(|_| Err(failed()))?;
