@@ -1,7 +1,6 @@
 //! Devices that do I/O, each a [`ZonedDevice`](zonda_zoned::ZonedDevice).
 //!
-//! - [`FileBacked`]: an image on a local file system, durable as [`zonda_image`] specifies; flash wear
-//!   is tracked where the profile builds zones of storage elements ([`LoadedElements`]).
+//! - [`FileBacked`]: an image on a file system, durable as [`zonda_image`] specifies, with wear ([`LoadedElements`]).
 //! - [`ReadOnlyImage`]: an image that is never written: crash recovery is done in memory.
 //! - [`MemoryDrive`]: a volatile drive; its contents are lost with the process.
 //! - [`Remote`]: a namespace of a server, over NVMe/TCP.
@@ -13,7 +12,6 @@
 //!
 //! A [`Connection`] is one of these with its own ring, for a program that waits for completions; a
 //! [`SharedConnection`] is a connection in a thread of its own, which any number of threads use.
-//!
 //! All but the last need a [`Ring`](zonda_ring::Ring) whose owner runs it. [`Drive`] is the management
 //! interface beside the commands. [`Location`] parses and prints the path or URL of a namespace.
 //!

@@ -156,7 +156,12 @@ fn in_thread<T: Send + 'static>(
         let _ = sender.send(work());
         waker.wake();
     });
-    thread.map_err(|error| DriveError::new(format!("cannot start a thread: {error}"), "raise the limits on threads and memory (ulimit -u, -v)"))?;
+    thread.map_err(|error| {
+        DriveError::new(
+            format!("cannot start a thread: {error}"),
+            "raise the limits on threads and memory (ulimit -u, -v)",
+        )
+    })?;
     Ok(receiver)
 }
 

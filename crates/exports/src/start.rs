@@ -202,7 +202,10 @@ pub fn start_with(
         server.run()
     });
     let thread = thread.map_err(|error| {
-        ServeError::new(format!("cannot start a thread: {error}"), "raise the limits on threads and memory (ulimit -u, -v)")
+        ServeError::new(
+            format!("cannot start a thread: {error}"),
+            "raise the limits on threads and memory (ulimit -u, -v)",
+        )
     })?;
     match started.recv() {
         Ok(Ok((info, handle))) => Ok(Running { info, handle, thread }),
@@ -225,7 +228,10 @@ fn prepare(
     let (listeners, listen) = listen(&plan.listen)?;
     let nbd_listeners = nbd::listen(&plan)?;
     let auth = AuthPool::new(&ring.waker()).map_err(|error| {
-        ServeError::new(format!("cannot start a thread: {error}"), "raise the limits on threads and memory (ulimit -u, -v)")
+        ServeError::new(
+            format!("cannot start a thread: {error}"),
+            "raise the limits on threads and memory (ulimit -u, -v)",
+        )
     })?;
     before_opening()?;
     // Drives are opened last: opening writes to them.

@@ -131,7 +131,10 @@ enum TimingArg {
 pub(crate) fn run(args: &ServeArgs) -> Result<(), Failure> {
     let plan = plan::of(args)?;
     let _log = log::start(args.quiet).map_err(|error| {
-        Failure::broken(format!("cannot start a thread: {error}"), "raise the limits on threads and memory (ulimit -u, -v)")
+        Failure::broken(
+            format!("cannot start a thread: {error}"),
+            "raise the limits on threads and memory (ulimit -u, -v)",
+        )
     })?;
     let listener = plan.http.map(http_listener).transpose()?;
     let names = Names::with_machine(&plan.http_names);
