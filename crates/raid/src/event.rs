@@ -38,6 +38,14 @@ pub enum Event {
     },
     /// There is space again: writes are accepted.
     SpaceAvailable,
+    /// A member has no space to record the states of the members: until it has, flushes wait, and
+    /// writes that were in flight when a member failed.
+    EpochWaits {
+        /// The first such member.
+        member: MemberIndex,
+    },
+    /// The members have recorded the states that they had no space for.
+    EpochRecorded,
     /// A member that had failed was re-added with its contents, and catches up: it is being
     /// rebuilt.
     Readded {

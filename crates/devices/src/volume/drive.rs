@@ -338,6 +338,17 @@ impl VolumeDrive {
                     self.notify(true, text);
                 }
                 Event::SpaceAvailable => self.notify(false, "space is available again: writes succeed".to_owned()),
+                Event::EpochWaits { member } => {
+                    let text = format!(
+                        "I/O is suspended: {} has no space left to record the states of the members: free space on its \
+                         file system",
+                        self.shown(member)
+                    );
+                    self.notify(true, text);
+                }
+                Event::EpochRecorded => {
+                    self.notify(false, "I/O is resumed: the states of the members are recorded".to_owned());
+                }
                 Event::Readded { member } => self.on_returned(now, member, None),
                 Event::ReaddRefused { member, error } => self.on_returned(now, member, Some(&error)),
                 Event::Rebuilt { member } => {

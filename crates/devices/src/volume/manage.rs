@@ -135,7 +135,7 @@ fn not_recorded() -> DriveError {
     DriveError::new(
         "the member has failed, but the other members have not recorded it yet: until they have, a restart makes it \
          active again",
-        "zonda volume status shows for which members the volume waits",
+        "zonda volume status shows for which members the volume waits, and why",
     )
 }
 

@@ -76,6 +76,8 @@ mod import;
 mod import_search;
 mod import_takeover;
 mod invariants;
+#[cfg(test)]
+mod lacking_space_tests;
 pub(crate) mod lease;
 mod link;
 mod look;

@@ -31,7 +31,8 @@ pub enum VolumeState {
     /// Another server has reserved its members: every command fails.
     #[serde(rename = "taken over")]
     TakenOver,
-    /// I/O waits for a needed member that does not respond.
+    /// I/O waits for a needed member that does not respond, or that has no space to record the
+    /// states of the members.
     Suspended,
     /// Blocks are lost: reads of them fail until they are written or trimmed. All others can be
     /// read and written.
@@ -166,7 +167,10 @@ pub struct MemberSummary {
     /// Why I/O is suspended until it responds, if it is.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub suspended: Option<String>,
-    /// Commands that have failed since the volume was opened.
+    /// Its file system is full: writes to the volume fail, and a rebuild or a scrub waits.
+    #[serde(skip_serializing_if = "std::ops::Not::not")]
+    pub lacks_space: bool,
+    /// Commands that have failed since the volume was opened, except for lack of space.
     pub errors: u64,
     /// Free zones.
     pub free_zones: u32,
@@ -340,6 +344,7 @@ impl VolumeDrive {
             errors: report.errors,
             free_zones: report.free_zones,
             retired_zones: report.retired_zones,
+            lacks_space: self.lacks_space(MemberIndex(member), report),
         });
         let at_spare = |spare: &Spare| spare.place.at.clone();
         let unreachable_spares = || self.spare_watch.away.iter().map(|away| away.place.at.clone());
@@ -391,8 +396,19 @@ impl VolumeDrive {
             Some(describe_suspension(reason))
         } else {
             let is_lost = device.is_some_and(MemberDevice::is_awaited) || self.must_ask_about(member);
-            (is_lost || report.is_stalled).then_some("does not respond")
+            if is_lost || report.is_stalled {
+                Some("does not respond")
+            } else {
+                report.is_awaited_for_space.then_some("has no space left on its file system")
+            }
         }
+    }
+
+    /// Whether a member has no space for writes. Of an image the file system is checked; a server
+    /// reports it only by failing writes.
+    fn lacks_space(&self, member: MemberIndex, report: &MemberReport) -> bool {
+        let space = self.on.member(member).and_then(|device| device.drive.space());
+        report.lacks_space && space.is_none_or(|space| space.is_full)
     }
 
     /// The first ranges of lost blocks from a logical block on, in ascending order.

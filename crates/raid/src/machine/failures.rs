@@ -77,6 +77,16 @@ impl Volume {
         self.apply_verdict(member, verdict);
     }
 
+    /// A write to a zone of a segment has failed: for lack of space, or as a consequence of that, or
+    /// the zone or the member has failed.
+    pub(super) fn write_failed(&mut self, member: MemberIndex, segment: SegmentIndex) {
+        if self.members[member].lacks_space() {
+            self.suspend_for_space(member);
+        } else {
+            self.suspect(member, segment);
+        }
+    }
+
     /// A member has no space for a write: host writes fail until there is space.
     pub(super) fn suspend_for_space(&mut self, member: MemberIndex) {
         self.wake();
@@ -115,6 +125,10 @@ impl Volume {
         let is_needed = self.members[member].is_present() && !self.members.can_spare(&self.spec, member);
         let is_kept = is_needed && !self.spec.has(SeededBug::NeededMemberFailed);
         if is_kept && reason != FailReason::Command && self.is_ready() {
+            if reason == FailReason::Errors && self.members[member].lacks_space() {
+                // What it fails, it fails for that: it would be suspended and resumed in turn.
+                return self.suspend_for_space(member);
+            }
             if self.members.suspend(self.now, member, reason) {
                 self.events.push_back(Event::Suspended { member, reason });
             }
@@ -232,6 +246,7 @@ impl Volume {
                 self.apply_verdict(member, Verdict::Failed);
             }
         }
+        self.events.extend(self.members.take_epoch_event());
         for stripe in self.members.decided(&self.spec) {
             // A member may have failed since: the stripe is checked again.
             self.stripe_ended(stripe);

@@ -41,8 +41,8 @@ impl Volume {
         self.stripes.chunk_ended(key, member, slot);
         if slot.is_some() {
             self.members[member].forgive_failures();
-        } else if self.members[member].is_present() && status != Status::CapacityExceeded {
-            self.suspect(member, segment);
+        } else if self.members[member].is_present() {
+            self.write_failed(member, segment);
         }
         if self.spec.has(SeededBug::HastyAcknowledgement) && self.stripes[key].present.is_power_of_two() {
             for request in self.stripes.take_requests(key) {

@@ -267,6 +267,7 @@ impl Volume {
                 | Work::ScrubReport(_)
         );
         if completion.status == Status::CapacityExceeded && self.members[member].is_present() {
+            self.members.ran_out_of_space(now, member);
             self.suspend_for_space(member);
         }
         if self.members.answered(now, member, is_write && completion.status.is_success()) {
@@ -316,8 +317,8 @@ impl Volume {
             Work::Chunk { stripe } => self.on_chunk(member, stripe, status, &outcome),
             Work::Header { segment } => {
                 let has_failed = self.segments.header_failed(&self.members, member, segment, status);
-                if has_failed && status != Status::CapacityExceeded {
-                    self.suspect(member, segment);
+                if has_failed {
+                    self.write_failed(member, segment);
                 }
                 self.segments.on_header(&self.spec, &mut self.members, segment);
             }

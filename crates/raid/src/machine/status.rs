@@ -64,6 +64,10 @@ pub struct MemberReport {
     pub suspended: Option<FailReason>,
     /// It has completed nothing for a second although commands are in flight, and has not timed out.
     pub is_stalled: bool,
+    /// Commands have failed for lack of space until recently: writes to it are retried.
+    pub lacks_space: bool,
+    /// It has no space to record the states of the members: I/O waits for that.
+    pub is_awaited_for_space: bool,
 }
 
 impl Volume {
@@ -78,6 +82,8 @@ impl Volume {
             failed: member.failed(),
             suspended: self.members.suspension_of(at),
             is_stalled: self.members.is_stalled(at),
+            lacks_space: member.is_present() && member.lacks_space(),
+            is_awaited_for_space: self.members.lacking_space_for_epoch() >> at.0 & 1 == 1,
         };
         let mut status = VolumeStatus {
             members: (0..).map(MemberIndex).zip(self.members.iter()).map(member).collect(),

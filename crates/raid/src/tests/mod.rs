@@ -15,6 +15,7 @@ mod epochs;
 mod failures;
 mod found;
 mod headers;
+mod lacking_space;
 mod losses;
 mod missing;
 mod moves;

@@ -76,6 +76,8 @@ pub(super) struct Script {
     holds: SentFilter,
     /// Selected commands fail, without effect.
     fails: SentFilter,
+    /// Selected commands fail for lack of space, without effect.
+    lacks_space: SentFilter,
     held: Vec<(Sent, Command)>,
     /// The segment of each zone, from its header: sequence number, stream, and the first block
     /// behind its stripes.
@@ -118,6 +120,7 @@ impl Script {
             geometry,
             holds: Box::new(|_| false),
             fails: Box::new(|_| false),
+            lacks_space: Box::new(|_| false),
             held: Vec::new(),
             segments: BTreeMap::new(),
             unflushed: BTreeMap::new(),
@@ -139,6 +142,11 @@ impl Script {
     /// From now on the selected commands fail.
     pub(super) fn fail(&mut self, fails: impl Fn(&Sent) -> bool + 'static) {
         self.fails = Box::new(fails);
+    }
+
+    /// From now on the selected commands fail for lack of space.
+    pub(super) fn fill(&mut self, lacks_space: impl Fn(&Sent) -> bool + 'static) {
+        self.lacks_space = Box::new(lacks_space);
     }
 
     /// Nothing is held back any more; held commands take effect and complete.
@@ -230,7 +238,9 @@ impl Script {
             }
             _ => false,
         };
-        let completion = if (self.fails)(sent) {
+        let completion = if (self.lacks_space)(sent) {
+            Completion::of(command.id, Status::CapacityExceeded)
+        } else if (self.fails)(sent) {
             Completion::of(command.id, Status::WriteFault)
         } else if is_unreadable {
             Completion::of(command.id, Status::UnrecoveredReadError)

@@ -204,7 +204,7 @@ pub(super) fn status(args: &StatusArgs) -> Result<(), Failure> {
         return check_health(&report);
     }
     let mut reached = Reached::open(&args.place.directory)?;
-    watch::until_idle(&mut reached, args.place.json)?;
+    watch::until_idle(&mut reached, &args.place.directory, args.place.json)?;
     let lost = if args.lost { Some(reached.lost()?) } else { None };
     let report = finish_with(reached, &args.place, true, lost)?;
     check_health(&report)
@@ -219,7 +219,7 @@ pub(super) fn scrub(args: &ScrubArgs) -> Result<(), Failure> {
     let mut reached = Reached::open_for(directory, &VolumeRequest::Scrub, &[])?;
     reached.ask(&VolumeRequest::Scrub)?;
     if !args.detach {
-        watch::until_idle(&mut reached, args.place.json)?;
+        watch::until_idle(&mut reached, &args.place.directory, args.place.json)?;
     }
     let report = finish(reached, &args.place)?;
     match report.last_scrub {
@@ -293,7 +293,7 @@ pub(super) fn readd(args: &ReaddArgs) -> Result<(), Failure> {
     let mut reached = Reached::open_for(&args.place.directory, &request, &[])?;
     reached.ask(&request)?;
     if !args.detach {
-        watch::until_idle(&mut reached, args.place.json)?;
+        watch::until_idle(&mut reached, &args.place.directory, args.place.json)?;
     }
     let report = finish(reached, &args.place)?;
     check_health(&report)
@@ -307,7 +307,7 @@ pub(super) fn replace(args: &ReplaceArgs) -> Result<(), Failure> {
     let mut reached = Reached::open_for(&args.place.directory, &request, given(args.force))?;
     reached.ask_with(&request, given(args.force))?;
     if !args.detach {
-        watch::until_idle(&mut reached, args.place.json)?;
+        watch::until_idle(&mut reached, &args.place.directory, args.place.json)?;
     }
     let report = finish(reached, &args.place)?;
     check_health(&report)

@@ -115,6 +115,12 @@ pub(crate) fn text(report: &VolumeReport, directory: &Path, screen: Screen) -> S
             text += &format!("  {name:<10} {} of {} segments ({})\n", part.done, part.all, units::percent(share));
         }
     }
+    if let Some(members) = lacking_space(report, directory) {
+        let warning = format!(
+            "file system full: {members}. Writes fail, and a rebuild or a scrub waits, until space is freed there"
+        );
+        text += &(screen.styled("1;33", screen.paragraph(&warning, 2).trim_end()) + "\n");
+    }
     if let Some(scrub) = report.last_scrub {
         text += &format!(
             "  last scrub {} read, {} damaged, {} repaired, {} lost",
@@ -192,6 +198,14 @@ fn suspended(report: &VolumeReport, directory: &Path) -> String {
         return "I/O waits until volume.toml can be written".to_owned();
     }
     format!("I/O waits for {}", members.join(", and for "))
+}
+
+/// The members whose file system is full, if there are any.
+pub(super) fn lacking_space(report: &VolumeReport, directory: &Path) -> Option<String> {
+    let members = report.members.iter().filter(|member| member.lacks_space);
+    let members: Vec<String> =
+        members.map(|member| format!("member {} ({})", member.member, shown_place(directory, &member.at))).collect();
+    (!members.is_empty()).then(|| members.join(", "))
 }
 
 /// A table of lost blocks.
@@ -318,6 +332,27 @@ mod tests {
             "  or trim these blocks\n",
         );
         assert!(text.contains(expected), "{text}");
+    }
+
+    #[test]
+    fn members_whose_file_system_is_full_are_named_with_what_waits_for_them() {
+        let screen = Screen { width: 100, colour: false };
+        assert!(!text(&report(), Path::new("vol"), screen).contains("full"));
+        let mut full = report();
+        (full.members[0].at, full.members[0].lacks_space) = ("../drives/a".to_owned(), true);
+        full.scrub = Some(zonda_devices::Progress { done: 1, all: 4 });
+        let shown = text(&full, Path::new("vol"), screen);
+        let expected = concat!(
+            "  scrub      1 of 4 segments (25.0%)\n",
+            "  file system full: member 0 (drives/a). Writes fail, and a rebuild or a scrub waits, until space is\n",
+            "  freed there\n",
+        );
+        assert!(shown.contains(expected), "{shown}");
+        full.state = VolumeState::Suspended;
+        full.members[0].suspended = Some("has no space left on its file system".to_owned());
+        let shown = text(&full, Path::new("vol"), screen);
+        let expected = "suspended, I/O waits for member 0 (drives/a), which has no space left on its file system\n";
+        assert!(shown.contains(expected), "{shown}");
     }
 
     #[test]

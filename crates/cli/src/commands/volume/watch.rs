@@ -1,10 +1,12 @@
 //! Progress of a rebuild or scrub until it completes.
 
+use std::path::Path;
 use std::time::{Duration, Instant};
 
 use zonda_devices::{VolumeReport, VolumeState};
 
 use super::reach::Reached;
+use super::show;
 use crate::errors::Failure;
 use crate::progress::Progress;
 use crate::units;
@@ -13,7 +15,7 @@ use crate::units;
 const INTERVAL: Duration = Duration::from_millis(200);
 
 /// Waits until no rebuild or scrub is in progress, and returns the state of the volume.
-pub(super) fn until_idle(reached: &mut Reached, quiet: bool) -> Result<VolumeReport, Failure> {
+pub(super) fn until_idle(reached: &mut Reached, directory: &Path, quiet: bool) -> Result<VolumeReport, Failure> {
     let mut progress = Progress::new(quiet);
     let began = Instant::now();
     // Progress from before this call does not count for the speed.
@@ -32,7 +34,11 @@ pub(super) fn until_idle(reached: &mut Reached, quiet: bool) -> Result<VolumeRep
             format!(", {} left", units::time(left_ns))
         });
         progress.show(Some(share), || {
-            format!("{what}: {} of {} segments{}", part.done, part.all, left.unwrap_or_default())
+            let rest = match show::lacking_space(&report, directory) {
+                Some(members) => format!("; no space left for {members}: free space there"),
+                None => left.unwrap_or_default(),
+            };
+            format!("{what}: {} of {} segments{rest}", part.done, part.all)
         });
     }
 }

@@ -32,6 +32,11 @@ impl Flapping {
         self.answered_at = now;
     }
 
+    /// When a command last completed.
+    pub(super) fn answered_at(&self) -> Instant {
+        self.answered_at
+    }
+
     /// Since when nothing was completed, for a member with a command in flight since `oldest`.
     pub(super) fn unresponsive_since(&self, oldest: Instant) -> Instant {
         oldest.max(self.answered_at)

@@ -39,7 +39,13 @@ pub(in crate::machine) struct Member {
     failures: u32,
     /// Failed finishes of zones since the last successful one.
     failed_finishes: u8,
+    /// When a command last failed for lack of space.
+    no_space_at: Option<Instant>,
 }
+
+/// A member lacks space for this long after the last command that failed for that reason: until
+/// then other failed writes are a consequence, and no sign that the member has failed.
+const NO_SPACE_TIME: Duration = Duration::from_secs(10);
 
 impl Member {
     pub(in crate::machine) fn new(id: [u8; 16], geometry: Geometry) -> Member {
@@ -58,6 +64,7 @@ impl Member {
             errors: 0,
             failures: 0,
             failed_finishes: 0,
+            no_space_at: None,
             geometry,
         }
     }
@@ -357,6 +364,26 @@ impl Member {
     /// A command has failed.
     pub(in crate::machine) fn count_error(&mut self) {
         self.errors += 1;
+    }
+
+    /// A write, a finish or a reset has failed. Lack of space is no error of the member.
+    pub(in crate::machine) fn count_write_error(&mut self, status: Status) {
+        self.errors += u64::from(status != Status::CapacityExceeded && !self.lacks_space());
+    }
+
+    /// A command has failed for lack of space.
+    pub(super) fn set_no_space(&mut self, now: Instant) {
+        self.no_space_at = Some(now);
+    }
+
+    /// There is space again.
+    pub(super) fn forget_no_space(&mut self) {
+        self.no_space_at = None;
+    }
+
+    /// Whether commands have failed for lack of space until recently.
+    pub(in crate::machine) fn lacks_space(&self) -> bool {
+        self.no_space_at.is_some_and(|at| self.flapping.answered_at() < at + NO_SPACE_TIME)
     }
 
     /// It failed in another segment. Returns whether that is once too often.

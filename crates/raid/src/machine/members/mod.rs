@@ -488,6 +488,11 @@ impl Members {
         self.suspensions.suspend_for_space(now)
     }
 
+    /// A command of a member has failed for lack of space.
+    pub(super) fn ran_out_of_space(&mut self, now: Instant, member: MemberIndex) {
+        self[member].set_no_space(now);
+    }
+
     /// A command has completed; `is_write`: it was a successful write. Returns whether I/O to the
     /// member is resumed.
     #[inline]
@@ -499,7 +504,11 @@ impl Members {
     /// A stripe was written. Returns whether writes are resumed.
     #[inline]
     pub(super) fn space_found(&mut self, now: Instant) -> bool {
-        self.suspensions.space_found(now)
+        let is_found = self.suspensions.space_found(now);
+        if is_found {
+            self.members.iter_mut().for_each(Member::forget_no_space);
+        }
+        is_found
     }
 
     /// Members that I/O is suspended for, and why.

@@ -26,6 +26,7 @@ use super::{Members, Verdict, Work};
 use crate::MemberIndex;
 use crate::bug::SeededBug;
 use crate::config::StreamShape;
+use crate::event::Event;
 use crate::format::{Superblock, VERSION};
 use crate::machine::spec::Spec;
 use crate::machine::stripes::StripeKey;
@@ -45,6 +46,10 @@ pub(super) struct Epochs {
     is_of_mount: bool,
     /// A member could not record it, and is not retried.
     is_abandoned: bool,
+    /// Members that had no space for it, as bits: it waits until they have.
+    lacking_space: u32,
+    /// Whether an event has reported that.
+    is_wait_reported: bool,
     /// Superblocks in flight.
     pending: u32,
     /// Members that get the epoch after all others have it, as bits.
@@ -62,6 +67,8 @@ impl Epochs {
             is_wanted: false,
             is_of_mount: false,
             is_abandoned: false,
+            lacking_space: 0,
+            is_wait_reported: false,
             pending: 0,
             late: 0,
             waiting: Vec::new(),
@@ -241,6 +248,22 @@ impl Members {
         self.continue_superblock(spec, member, status)
     }
 
+    /// Members, as bits, that have no space to record the current states, for which I/O waits.
+    pub(in crate::machine) fn lacking_space_for_epoch(&self) -> u32 {
+        if self.epochs.is_durable() { 0 } else { self.epochs.lacking_space & self.present_bits() }
+    }
+
+    /// An event, if the current states have begun to wait for space, or were recorded after that.
+    pub(in crate::machine) fn take_epoch_event(&mut self) -> Option<Event> {
+        let lacking = self.lacking_space_for_epoch();
+        if lacking != 0 && !self.epochs.is_wait_reported {
+            self.epochs.is_wait_reported = true;
+            return Some(Event::EpochWaits { member: MemberIndex(lacking.trailing_zeros() as u8) });
+        }
+        let is_over = self.epochs.is_durable() && std::mem::take(&mut self.epochs.is_wait_reported);
+        is_over.then_some(Event::EpochRecorded)
+    }
+
     /// Whether all remaining members have recorded the current states.
     pub(in crate::machine) fn is_epoch_durable(&self) -> bool {
         self.epochs.is_durable()
@@ -274,7 +297,7 @@ impl Members {
             return Verdict::Usable;
         }
         if !status.is_success() {
-            self[member].count_error();
+            self[member].count_write_error(status);
             self[member].log.has_failed();
         }
         self.continue_superblock(spec, member, status)
@@ -283,13 +306,16 @@ impl Members {
     /// A member that cannot record the members fails. One that the volume needs, or that is out of
     /// space, is retried; the epoch of a mount is abandoned instead.
     fn superblock_failed(&mut self, spec: &Spec, member: MemberIndex, status: Status) -> Verdict {
-        let mut verdict = self.verdict_of(status);
+        let mut verdict = if self[member].lacks_space() { Verdict::Usable } else { self.verdict_of(status) };
         if verdict == Verdict::Usable || !self.can_spare(spec, member) {
             if self.epochs.is_of_mount {
                 self.epochs.is_abandoned = true;
                 verdict = Verdict::Usable;
             } else {
                 self.epochs.is_wanted = true;
+            }
+            if self[member].lacks_space() && !self.epochs.is_abandoned {
+                self.epochs.lacking_space |= 1 << member.0;
             }
             self[member].log.forgive();
         }
@@ -317,7 +343,10 @@ impl Members {
                 let contents = (blocks.freeze(), metadata);
                 self.write(spec, index, Work::Superblock, (zone, offset), copies, contents);
             }
-            LogStep::Done => self.epochs.ended(),
+            LogStep::Done => {
+                self.epochs.lacking_space &= !(1 << index.0);
+                self.epochs.ended();
+            }
             LogStep::Failed => return self.superblock_failed(spec, index, status),
         }
         Verdict::Usable

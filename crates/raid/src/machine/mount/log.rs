@@ -43,7 +43,7 @@ impl Volume {
         if status.is_success() {
             self.segments.was_finished(&mut self.members, member, segment);
         } else {
-            self.members[member].count_error();
+            self.members[member].count_write_error(status);
         }
     }
 }

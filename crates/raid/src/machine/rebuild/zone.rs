@@ -123,8 +123,10 @@ impl Volume {
 
     /// The zone cannot be written: it is reset, and another one is used.
     fn zone_failed(&mut self, member: MemberIndex) {
-        self.members[member].count_error();
-        self.rebuild.failures += u32::from(!self.members.is_full(self.now));
+        if !self.members[member].lacks_space() {
+            self.members[member].count_error();
+            self.rebuild.failures += u32::from(!self.members.is_full(self.now));
+        }
         if self.rebuild.failures >= REBUILD_FAILURES_MAX {
             return self.evict(member, FailReason::Errors);
         }
@@ -144,7 +146,7 @@ impl Volume {
         let zone = self.job().zone;
         let entry = &mut self.members[member];
         if !status.is_success() {
-            entry.count_error();
+            entry.count_write_error(status);
         }
         // A zone that could not be reset for lack of space has not failed: the first write to it
         // fails, and it is reset again.

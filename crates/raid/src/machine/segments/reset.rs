@@ -90,7 +90,7 @@ impl Segments {
             && !is_dead_zone(status)
             && keeps_zones(spec, members, member, status)
         {
-            members[member].count_error();
+            members[member].count_write_error(status);
             self.retries.push((member, index, Retry::Reset));
             return members.verdict_of(status);
         }
@@ -103,7 +103,7 @@ impl Segments {
             // Only a chunk clears the failures: a member whose headers all fail can still reset the
             // zone.
             if !status.is_success() {
-                entry.count_error();
+                entry.count_write_error(status);
             }
             let was_active = segment.active >> member.0 & 1 == 1;
             segment.active &= !(1 << member.0);
