@@ -91,7 +91,7 @@ pub use volume::{
     CONTROL_SOCKET, CheckReport, CheckedMember, IgnoredDrive, ImportOptions, ImportReport, ImportedMember, LostRange,
     MemberSummary, NewVolume, Notice, Progress, RateLimit, RequestId, ScrubSummary, TakenDrive, TakeoverOptions,
     TakeoverReport, VOLUME_FILE, VolumeDrive, VolumeOpenOptions, VolumeRates, VolumeReply, VolumeReport, VolumeRequest,
-    VolumeState, is_volume, shown_place,
+    VolumeState, is_import_interrupted, is_volume, shown_place,
 };
 pub use zonda_elastic::limits::{NAME_BYTES_MAX, NAMESPACES_MAX, WEIGHT_MAX};
 pub use zonda_elastic::{PoolOptions, ZoneRole};

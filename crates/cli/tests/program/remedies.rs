@@ -225,12 +225,33 @@ fn an_import_that_cannot_reserve_all_members_names_the_missing_ones() {
     let import = ["volume", "import", "new", "--members", far.url(0), "--take-over"];
     let (error, help) = refusal(&directory, &import);
     assert!(error.contains("new/volume.toml was written, but the drives are not reserved"), "{error}");
-    assert!(help.contains("remove new, and import the volume again with the missing members"), "{help}");
+    assert!(help.contains("repeat the command with the missing members: it continues"), "{help}");
     assert!(help.contains("zonda volume takeover --accept-missing new"), "{help}");
-    let again = self::help(&directory, &import);
-    assert!(again.contains("choose another directory"), "{again}");
+    assert_eq!(refusal(&directory, &import), (error, help), "it continues, and lacks the same member");
     let released = self::help(&directory, &["volume", "takeover", "new", "--release"]);
     assert!(released.contains("zonda volume takeover --release --accept-missing new"), "{released}");
+    far.stop();
+}
+
+#[test]
+fn an_import_that_did_not_reserve_all_members_is_continued_by_the_same_command() {
+    let directory = make("remedies-take-over-again");
+    let shape = ["--profile", "zn540-zapraid", "--zones", "24", "--zone-capacity", "1MiB"];
+    output_in(&directory, &[&["drive", "create", "e"][..], &shape].concat());
+    let far = Server::start(&directory, &["d", "e"]);
+    let both = format!("{},{}", far.url(0), far.url(1));
+    output_in(&directory, &["volume", "create", "remote", "--members", &both, "--level", "1"]);
+    Server::start(&directory, &["remote"]).kill();
+    refusal(&directory, &["volume", "import", "new", "--members", far.url(0), "--take-over"]);
+    for arguments in [&["--members", far.url(0)][..], &["--scan", "."]] {
+        let (error, _) = refusal(&directory, &[&["volume", "import", "new"], arguments].concat());
+        assert!(error.contains("holds a volume already"), "without --take-over: {error}");
+    }
+    let import = ["volume", "import", "new", "--members", &both, "--take-over"];
+    output_in(&directory, &import);
+    Server::start(&directory, &["new"]).kill();
+    let (error, _) = refusal(&directory, &import);
+    assert!(error.contains("holds a volume already"), "it was complete: {error}");
     far.stop();
 }
 

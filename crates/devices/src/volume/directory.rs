@@ -171,6 +171,9 @@ pub struct VolumeRates {
 pub(super) enum FileState {
     /// The creation is in progress, or was interrupted.
     Creating,
+    /// An import has written the file, and does not have all reservations yet: only the same import
+    /// continues. The volume can be used as soon as the members are reserved for this directory.
+    Importing,
 }
 
 /// The directory of a volume, locked until this is dropped.

@@ -11,7 +11,7 @@ use zonda_zoned::{
 };
 
 use super::adopt::{Adoption, RequestId};
-use super::directory::{LastState, VolumeDirectory, VolumeFile};
+use super::directory::{FileState, LastState, VolumeDirectory, VolumeFile};
 use super::lease::Lease;
 use super::member_device::MemberDevice;
 use super::names::cannot_save;
@@ -271,6 +271,8 @@ impl VolumeDrive {
     /// Updates `volume.toml` with the present states of the members.
     pub(super) fn note_states(&mut self, now: Instant) {
         let before = self.directory.file.clone();
+        // Of an import whose last step failed.
+        self.directory.file.state.take_if(|state| *state == FileState::Importing);
         let status = self.on.volume().status();
         for (member, report) in self.members().zip(status.members) {
             let may_be_joining = self.keeps_members || self.on.member(member).is_some();

@@ -11,7 +11,7 @@ use zonda_ring::{Ring, RingOptions};
 use super::directory::{LastState, Place, VolumeDirectory, VolumeFile, is_volume, place_in, plain, uuid_of};
 use super::identities::identity;
 use super::import_search::find_images;
-use super::import_takeover::{ImportTakeover, suggest_takeover};
+use super::import_takeover::{ImportTakeover, continued, suggest_takeover};
 use super::member_device::refuse_volume;
 use super::names::cannot_save;
 use super::new_directory::refuse_occupied;
@@ -145,8 +145,11 @@ impl ImportReport {
     /// When the drives are of several volumes, are the same member, are in use, are too few, or
     /// have split; with the remedy. Nothing is written then.
     pub fn of(path: &Path, options: &ImportOptions) -> Result<ImportReport, DriveError> {
-        refuse_occupied(path)?;
-        if is_volume(path) {
+        let continued = if options.take_over { continued(path)? } else { None };
+        if continued.is_none() {
+            refuse_occupied(path)?;
+        }
+        if continued.is_none() && is_volume(path) {
             let what = format!("the directory {} holds a volume whose creation was interrupted", path.display());
             return Err(DriveError::new(what, "choose another directory, or remove this one"));
         }
@@ -166,14 +169,20 @@ impl ImportReport {
         must_not_be_in_use(view, &in_use, options.force)?;
         let file = report.fill(path, view, &candidates, options.force)?;
         if !options.dry_run {
-            let mut directory = VolumeDirectory::make(path, &view.array)?;
-            directory.file = file;
+            let is_new = continued.is_none();
+            let mut directory = match continued {
+                Some(directory) => directory.for_array(&view.array)?,
+                None => VolumeDirectory::make(path, &view.array)?,
+            };
+            directory.import(file, options.take_over);
             let places = std::mem::take(&mut directory.file.member).into_iter();
             directory.file.member = places.map(|place| place.with_credentials(path, &options.credentials)).collect();
             let saved = directory.save().and_then(|()| directory.sync_name());
             if let Err(error) = saved {
                 let error = cannot_save(&directory, &error);
-                directory.remove();
+                if is_new {
+                    directory.remove();
+                }
                 return Err(error);
             }
             report.written = true;

@@ -14,7 +14,7 @@ use zonda_nvme::reservation::ReservationKey;
 use zonda_raid::Identity;
 use zonda_ring::Ring;
 
-use super::directory::uuid_of;
+use super::directory::{FileState, VolumeDirectory, VolumeFile, is_volume, read, uuid_of};
 use super::identities::identity;
 use super::import::{ImportOptions, absolute};
 use super::member_device::{MemberDevice, is_behind_server, release_acquired};
@@ -117,6 +117,9 @@ impl ImportTakeover {
         let mut taken: Vec<TakenDrive> = taken.into_iter().map(drive).collect();
         if members.iter().any(is_behind_server) {
             let reserved = VolumeDrive::take_over(path, TakeoverOptions::default(), ring)?;
+            if reserved.is_enough {
+                end_import(path);
+            }
             for drive in reserved.drives.into_iter().filter(|drive| drive.error.is_some()) {
                 taken.retain(|taken| taken.at != drive.at);
                 taken.push(drive);
@@ -129,6 +132,55 @@ impl ImportTakeover {
         let claim = Some(Claim { key: ReservationKey(key), preempts });
         let options = NamespaceOptions { host_id: Some(self.host), claim, ..access.options.clone() };
         MemberDevice::open(&Access { location: access.location.clone(), options }, ring)
+    }
+}
+
+impl VolumeDirectory {
+    /// Sets the file that an import has made; `takes_over`: the import is not complete before its
+    /// members are reserved. A continued import keeps the owner: its reservations may exist.
+    pub(super) fn import(&mut self, file: VolumeFile, takes_over: bool) {
+        let before = std::mem::replace(&mut self.file, file);
+        if before.state == Some(FileState::Importing) {
+            (self.file.owner, self.file.stays_reserved) = (before.owner, before.stays_reserved);
+        }
+        self.file.state = takes_over.then_some(FileState::Importing);
+    }
+
+    /// Refuses another volume than the one whose import was begun.
+    pub(super) fn for_array(self, array: &[u8; 16]) -> Result<VolumeDirectory, DriveError> {
+        if self.array()? == *array {
+            return Ok(self);
+        }
+        Err(DriveError::new(
+            format!("the import of another volume into {} was interrupted", self.path().display()),
+            "choose another directory, or remove this one",
+        ))
+    }
+}
+
+/// Whether an import with takeover into this directory has written `volume.toml`, and was
+/// interrupted before it had reserved the members: the same import continues.
+#[must_use]
+pub fn is_import_interrupted(path: &Path) -> bool {
+    is_volume(path) && read(path).is_ok_and(|file| file.state == Some(FileState::Importing))
+}
+
+/// The directory of an import that was interrupted.
+pub(super) fn continued(path: &Path) -> Result<Option<VolumeDirectory>, DriveError> {
+    if !is_import_interrupted(path) {
+        return Ok(None);
+    }
+    // Under the lock it may be a complete one.
+    let directory = VolumeDirectory::open(path)?;
+    Ok(Some(directory).filter(|directory| directory.file.state == Some(FileState::Importing)))
+}
+
+/// The members are reserved for the directory.
+fn end_import(path: &Path) {
+    // If this fails, the same import may be repeated, with the same result; the next assembly ends it.
+    if let Ok(mut directory) = VolumeDirectory::open(path) {
+        directory.file.state = None;
+        let _ = directory.save();
     }
 }
 

@@ -124,6 +124,7 @@ pub use create::NewVolume;
 pub use directory::{CONTROL_SOCKET, VOLUME_FILE, VolumeRates, is_volume};
 pub use drive::{Notice, VolumeDrive};
 pub use import::{IgnoredDrive, ImportOptions, ImportReport, ImportedMember};
+pub use import_takeover::is_import_interrupted;
 pub use manage::{RateLimit, VolumeReply, VolumeRequest};
 pub(crate) use new_directory::is_left_of_volume;
 pub use open::VolumeOpenOptions;

@@ -1,5 +1,7 @@
 //! [`Names`]: errors of a volume with the locations of its members, and with remedies.
 
+use std::io::ErrorKind;
+
 use zonda_raid::{MemberIndex, VolumeError};
 
 use super::directory::{Place, VOLUME_FILE, VolumeDirectory};
@@ -96,8 +98,35 @@ impl Names<'_> {
 /// The error for a `volume.toml` that cannot be written.
 pub(super) fn cannot_save(directory: &VolumeDirectory, error: &std::io::Error) -> DriveError {
     let path = directory.path().join(VOLUME_FILE);
+    if matches!(error.kind(), ErrorKind::StorageFull | ErrorKind::QuotaExceeded) {
+        let place = directory.path().display();
+        return DriveError::new(
+            format!("cannot write {}: the file system of {place} is full, or a quota is exhausted", path.display()),
+            format!("free space on the file system of {place}, and try again"),
+        );
+    }
     DriveError::new(
         format!("cannot write {}: {error}", path.display()),
-        "check the free space and permissions of its file system, and try again",
+        "check the permissions of the directory and the state of its file system, and try again",
     )
+}
+
+#[cfg(test)]
+mod tests {
+    use std::io;
+
+    use super::*;
+
+    #[test]
+    fn a_file_that_a_full_file_system_cannot_hold_names_that_file_system() {
+        let above = tempfile::tempdir().expect("there is space");
+        let path = above.path().join("vol");
+        let directory = VolumeDirectory::make(&path, &[7; 16]).expect("it is new");
+        let full = cannot_save(&directory, &io::ErrorKind::StorageFull.into());
+        let shown = path.display();
+        assert!(full.message.contains(&format!("the file system of {shown} is full")), "{full}");
+        assert_eq!(full.help, format!("free space on the file system of {shown}, and try again"));
+        let refused = cannot_save(&directory, &io::ErrorKind::PermissionDenied.into());
+        assert!(refused.message.ends_with("permission denied") && refused.help.contains("permissions"), "{refused}");
+    }
 }

@@ -186,7 +186,7 @@ impl Targets {
         } else {
             return Ok(());
         };
-        Err(DriveError::new(
+        Err(DriveError::missing(
             format!("{what}: {}", missing.join("; ")),
             format!(
                 "make them reachable from here; if no other server uses the volume: zonda volume takeover \

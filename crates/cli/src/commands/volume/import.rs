@@ -3,7 +3,7 @@
 use std::path::PathBuf;
 
 use clap::Args;
-use zonda_devices::{DriveError, ImportOptions, ImportReport, ImportedMember, is_volume};
+use zonda_devices::{DriveError, ImportOptions, ImportReport, ImportedMember, is_import_interrupted};
 
 use super::create::NEW_DIRECTORY;
 use crate::commands::connect::{self, CredentialArgs};
@@ -68,17 +68,22 @@ pub(crate) struct ImportArgs {
 
 impl ImportArgs {
     /// Why the volume is not imported, or not taken over.
-    fn failure(&self, error: DriveError, was_volume: bool) -> Failure {
+    fn failure(&self, error: DriveError) -> Failure {
         let directory = self.directory.display();
-        if self.take_over && !was_volume && is_volume(&self.directory) {
+        if self.take_over && is_import_interrupted(&self.directory) {
             let message = format!(
                 "{directory}/volume.toml was written, but the drives are not reserved for it: {}",
                 error.message
             );
-            let help = format!(
-                "remove {directory}, and import the volume again with the missing members; if they are lost, and no other \
-                 server uses the volume: zonda volume takeover --accept-missing {directory}"
-            );
+            let help = if error.is_missing {
+                format!(
+                    "repeat the command with the missing members: it continues; if they are lost, and no other server \
+                     uses the volume: zonda volume takeover --accept-missing {directory}"
+                )
+            } else {
+                let remedy = error.help.trim_end_matches(", and try again");
+                format!("{remedy}; then repeat the command: it continues")
+            };
             return Failure::input(message, help);
         }
         let given = [("--force", self.force), ("--take-over", self.take_over)];
@@ -105,8 +110,7 @@ pub(super) fn run(args: &ImportArgs) -> Result<(), Failure> {
         take_over: args.take_over,
         credentials: args.credentials.credentials()?,
     };
-    let was_volume = is_volume(&args.directory);
-    let report = ImportReport::of(&args.directory, &options).map_err(|error| args.failure(error, was_volume))?;
+    let report = ImportReport::of(&args.directory, &options).map_err(|error| args.failure(error))?;
     if args.json {
         return print_json(&report);
     }
