@@ -12,8 +12,8 @@ use super::outdated::must_be_newest;
 use super::quorum::{is_last_owner, usable_elsewhere};
 use super::spares::Spare;
 use super::stale_reservations::take_stale_reservations;
-use crate::DriveError;
 use crate::probe::{Probed, describe};
+use crate::{DriveError, Location};
 
 /// An open device, and the result of its probe.
 pub(super) struct ProbedDevice {
@@ -370,6 +370,17 @@ impl ProbedDevice {
 
 /// The error for a member that another host has reserved.
 fn reserved_by_other(directory: &VolumeDirectory, at: usize, error: DriveError) -> DriveError {
+    if let Some(other) = same_image(directory, at) {
+        let shown = |at: usize| directory.file.member[at].as_member(at);
+        let (first, second) = (at.min(other), at.max(other));
+        return DriveError::new(
+            format!("{} and {} are the same image: one of them is a symbolic link", shown(first), shown(second)),
+            format!(
+                "correct the link, or the locations in {}: each member has its own image",
+                directory.path().join(VOLUME_FILE).display()
+            ),
+        );
+    }
     let (Some(holder), Some(owner)) = (error.holder, directory.owner()) else { return error };
     let place = directory.file.member[at].shown();
     let what = format!("member {at} ({place}) is reserved by {}", owner.shown(&holder));
@@ -378,6 +389,16 @@ fn reserved_by_other(directory: &VolumeDirectory, at: usize, error: DriveError) 
         directory.path().display()
     );
     DriveError::reserved(what, help, holder)
+}
+
+/// Another member whose location leads to the image of this one.
+fn same_image(directory: &VolumeDirectory, at: usize) -> Option<usize> {
+    let real = |at: usize| match directory.location(&directory.file.member[at]) {
+        Ok(Location::Image(path)) => path.canonicalize().ok(),
+        _ => None,
+    };
+    let own = real(at)?;
+    (0..directory.file.member.len()).find(|other| *other != at && real(*other).as_ref() == Some(&own))
 }
 
 /// The error if another server may use the volume with the members that cannot be reached.

@@ -149,19 +149,28 @@ pub fn shown_place(directory: &Path, at: &str) -> String {
 /// A path as written in the file of a volume in this directory.
 fn path_in(directory: &Path, path: &Path) -> PathBuf {
     let absolute = |path: &Path| plain(&std::path::absolute(path).unwrap_or_else(|_| path.to_owned()));
-    let (whole, own) = (absolute(path), absolute(directory));
+    let (mut whole, mut own) = (absolute(path), absolute(directory));
+    if let (true, Ok(real)) = (own.is_symlink(), own.canonicalize()) {
+        // Its `..` is the parent of the real directory.
+        own = real;
+        let parent = whole.parent().and_then(|parent| parent.canonicalize().ok());
+        if let (Some(parent), Some(name)) = (parent, whole.file_name()) {
+            whole = parent.join(name);
+        }
+    }
     let beside = own.parent().and_then(|above| whole.strip_prefix(above).ok());
     beside.map_or(whole.clone(), |rest| Path::new("..").join(rest))
 }
 
-/// Removes `a/..` and `.` from a path.
+/// Removes `.` from a path, and `a/..` unless `a` is a symbolic link: `..` is then in the real
+/// directory.
 pub(crate) fn plain(path: &Path) -> PathBuf {
     let mut plain = PathBuf::new();
     for part in path.components() {
         let is_name = matches!(plain.components().next_back(), Some(Component::Normal(_)));
         match part {
             Component::CurDir => {}
-            Component::ParentDir if is_name => {
+            Component::ParentDir if is_name && !plain.is_symlink() => {
                 plain.pop();
             }
             part => plain.push(part),
@@ -173,6 +182,26 @@ pub(crate) fn plain(path: &Path) -> PathBuf {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn paths_are_relative_to_the_real_directory_where_it_is_a_symbolic_link() {
+        let above = tempfile::tempdir().expect("there is space");
+        let real = above.path().canonicalize().expect("it exists");
+        for name in ["vol", "a", "links"] {
+            std::fs::create_dir(real.join(name)).expect("there is space");
+        }
+        let link = real.join("links/vol");
+        std::os::unix::fs::symlink("../vol", &link).expect("there is space");
+        let shown = shown_place(&link, "../a");
+        assert_eq!(shown, format!("{}/../a", link.display()), "a path that the system resolves");
+        assert_eq!(Path::new(&shown).canonicalize().expect("it exists"), real.join("a"));
+        assert_eq!(shown_place(&real.join("links"), "../a"), real.join("a").display().to_string());
+        let written = |directory: &Path, path: PathBuf| place_in(directory, &Location::Image(path)).at;
+        assert_eq!(written(&link, real.join("a")), "../a");
+        let beside_link = real.join("links/b");
+        assert_eq!(written(&link, beside_link.clone()), "../links/b");
+        assert_eq!(written(&real.join("links/other"), beside_link), "../b");
+    }
 
     #[test]
     fn a_path_is_shown_as_a_user_can_type_it() {

@@ -319,3 +319,27 @@ fn a_member_without_readable_superblocks_is_known_by_the_headers_of_its_segments
     let user = user_of_image(&bench.at("a"));
     assert!(matches!(user, Some(DriveUser::DamagedVolume(Some(_)))), "{user:?}");
 }
+
+#[test]
+fn a_volume_is_opened_through_a_symbolic_link_to_its_directory() {
+    let bench = Bench::with(&["a", "b", "c"]);
+    drop(copies(&bench, &["a", "b", "c"]));
+    std::fs::create_dir(bench.at("links")).expect("there is space");
+    std::os::unix::fs::symlink("../vol", bench.at("links/vol")).expect("there is space");
+    let volume = VolumeDrive::open(&bench.at("links/vol"), &bench.ring).expect("its members are beside the real one");
+    assert_eq!(volume.report().state, VolumeState::Healthy);
+}
+
+#[test]
+fn an_image_that_two_members_are_through_a_symbolic_link_is_refused_with_the_names_of_both() {
+    let bench = Bench::with(&["a", "b", "c"]);
+    drop(copies(&bench, &["a", "b", "c"]));
+    std::os::unix::fs::symlink("b", bench.at("link")).expect("there is space");
+    let path = bench.at("vol/volume.toml");
+    let file = std::fs::read_to_string(&path).expect("it exists");
+    std::fs::write(&path, file.replace("\"../a\"", "\"../link\"")).expect("there is space");
+    let error = VolumeDrive::open(&bench.at("vol"), &bench.ring).map(|_| ()).expect_err("it cannot be both");
+    let (link, b) = (bench.at("link"), bench.at("b"));
+    let expected = format!("member 0 ({}) and member 1 ({}) are the same image", link.display(), b.display());
+    assert!(error.message.starts_with(&expected), "{error}");
+}
